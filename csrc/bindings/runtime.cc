@@ -1,0 +1,109 @@
+#include "csrc/runtime/runtime.h"
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <string>
+#include <vector>
+
+#include "csrc/base/log.h"
+#include "csrc/bindings/status_error.h"
+#include "csrc/runtime/current_runtime.h"
+
+namespace byteps {
+namespace {
+
+namespace py = pybind11;
+
+LogLevel ToLogLevel(const std::string& level) {
+  if (level == "debug") return LogLevel::kDebug;
+  if (level == "info") return LogLevel::kInfo;
+  if (level == "error") return LogLevel::kError;
+  return LogLevel::kWarning;
+}
+
+Config ToConfig(const py::dict& options) {
+  Config config;
+  config.self.role = options["role"].cast<std::string>() == "server"
+                         ? Role::kServer
+                         : Role::kWorker;
+  config.self.index = options["index"].cast<uint32_t>();
+  config.workers = options["workers"].cast<std::vector<std::string>>();
+  config.servers = options["servers"].cast<std::vector<std::string>>();
+  config.job_token = options["job_token"].cast<std::string>();
+  config.cluster_digest = options["cluster_digest"].cast<std::string>();
+  config.partition_bytes = options["partition_bytes"].cast<uint64_t>();
+  config.credit_bytes = options["credit_bytes"].cast<uint64_t>();
+  config.failure_timeout_ms = options["failure_timeout_ms"].cast<int64_t>();
+  config.start_timeout_ms = options["start_timeout_ms"].cast<int64_t>();
+  config.stall_warning_ms = options["stall_warning_ms"].cast<int64_t>();
+  config.stall_limit_ms = options["stall_limit_ms"].cast<int64_t>();
+  config.reduce_threads = options["reduce_threads"].cast<int>();
+  return config;
+}
+
+std::shared_ptr<Runtime> Start(const py::dict& options) {
+  const Config config = ToConfig(options);
+  ConfigureLog(ToLogLevel(options["log_level"].cast<std::string>()),
+               ToString(config.self));
+  Result<std::shared_ptr<Runtime>> runtime = [&config] {
+    py::gil_scoped_release released;
+    return Runtime::Start(config);
+  }();
+  if (!runtime.ok()) Raise(runtime.status());
+  SetCurrentRuntime(runtime.value());
+  return runtime.value();
+}
+
+bool WaitUntilFinished(Runtime& runtime, int64_t timeout_ms) {
+  Result<bool> finished = [&runtime, timeout_ms] {
+    py::gil_scoped_release released;
+    return runtime.WaitUntilFinished(timeout_ms);
+  }();
+  if (!finished.ok()) Raise(finished.status());
+  return finished.value();
+}
+
+void Close(Runtime& runtime) {
+  py::gil_scoped_release released;
+  runtime.Close();
+  SetCurrentRuntime(nullptr);
+}
+
+// What this process pushed and summed so far, for tests and reports.
+py::dict Counters(const Runtime& runtime) {
+  py::dict counters;
+  if (runtime.client() != nullptr) {
+    const WorkerCounters worker = runtime.client()->counters();
+    counters["tensors"] = runtime.client()->num_tensors();
+    counters["pushes"] = worker.pushes;
+    counters["results"] = worker.results;
+    counters["bytes_pushed"] = worker.bytes_pushed;
+    counters["bytes_pulled"] = worker.bytes_pulled;
+  }
+  if (runtime.server() != nullptr) {
+    const ServerCounters server = runtime.server()->counters();
+    counters["server_pushes"] = server.pushes;
+    counters["server_results"] = server.results;
+    counters["server_bytes_summed"] = server.bytes_summed;
+  }
+  return counters;
+}
+
+}  // namespace
+
+void BindRuntime(py::module_& module) {
+  py::class_<Runtime, std::shared_ptr<Runtime>>(module, "Runtime")
+      .def_static("start", &Start, py::arg("options"))
+      .def("wait_until_finished", &WaitUntilFinished, py::arg("timeout_ms"))
+      .def("failure",
+           [](const Runtime& runtime) {
+             const Status status = runtime.failure();
+             return py::make_tuple(static_cast<int>(status.code()),
+                                   status.message());
+           })
+      .def("counters", &Counters)
+      .def("close", &Close);
+}
+
+}  // namespace byteps

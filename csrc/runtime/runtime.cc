@@ -1,0 +1,435 @@
+#include "csrc/runtime/runtime.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "csrc/base/clock.h"
+#include "csrc/base/log.h"
+#include "csrc/control/rendezvous.h"
+#include "csrc/transport/tcp/tcp_transport.h"
+#include "csrc/wire/messages.h"
+
+namespace byteps {
+namespace {
+
+// How often a process that waits for others says so.
+constexpr int64_t kWaitingNoticeMs = 30000;
+// How long Close lets peers read what was sent to them.
+constexpr int64_t kFlushMs = 3000;
+// A report of a loss or a goodbye is short; anything longer is no report.
+constexpr uint64_t kMaxControlBytes = 1 << 16;
+
+std::chrono::steady_clock::time_point At(int64_t ms) {
+  return std::chrono::steady_clock::time_point(std::chrono::milliseconds(ms));
+}
+
+}  // namespace
+
+Runtime::Runtime(const Config& config)
+    : config_(config),
+      required_(RequiredPeers(config)),
+      membership_(config),
+      coordinator_(config) {
+  if (config_.is_server()) {
+    server_ = std::make_unique<SummationServer>(config_);
+  }
+  if (config_.is_worker()) client_ = std::make_unique<WorkerClient>(config_);
+}
+
+Runtime::~Runtime() { Close(); }
+
+Result<std::shared_ptr<Runtime>> Runtime::Start(const Config& config) {
+  std::shared_ptr<Runtime> runtime(new Runtime(config));
+  Status status = runtime->Connect();
+  if (status.ok()) status = runtime->WaitUntilStarted();
+  if (!status.ok()) {
+    runtime->Close();
+    return status;
+  }
+  return runtime;
+}
+
+Status Runtime::Connect() {
+  // Pushes may come before this process hears of the start: a peer that knew
+  // first may be quick.
+  if (server_ != nullptr) server_->Start(kFirstMembershipEpoch);
+  tcp_ = MakeTcpTransport(config_, this);
+  if (!required_.empty()) {
+    Status status = tcp_->Listen(config_.address(config_.self));
+    if (!status.ok()) {
+      return Status(status.code(),
+                    ToString(config_.self) + " " + status.message());
+    }
+  }
+  if (client_ != nullptr && server_ != nullptr) {
+    loopback_ = MakeLoopbackTransport(config_, this, &loopback_hub_);
+    Status status = loopback_->Listen(config_.address(config_.self));
+    if (!status.ok()) return status;
+    loopback_->Dial(config_.self, config_.address(config_.self));
+  }
+  for (const ProcessName& name : required_) {
+    if (!ShouldDial(config_.self, name)) continue;
+    Peer* peer = tcp_->Dial(name, config_.address(name));
+    std::lock_guard<std::mutex> lock(mutex_);
+    dialed_[name] = peer;
+  }
+  ReportReadyIfConnected();
+  return OkStatus();
+}
+
+std::vector<ProcessName> Runtime::Missing() const {
+  std::vector<ProcessName> missing = membership_.Absent(required_);
+  if (!missing.empty()) return missing;
+  // Everybody is connected here, so what is missing are others' connections.
+  // Only the coordinator knows whose.
+  if (config_.self == config_.coordinator()) return coordinator_.NotReady();
+  return {config_.coordinator()};
+}
+
+Status Runtime::WaitUntilStarted() {
+  const int64_t deadline = NowMs() + config_.start_timeout_ms;
+  int64_t notice = NowMs() + kWaitingNoticeMs;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!started_ && failure_.ok() && !closing_) {
+    changed_.wait_until(lock, At(std::min(deadline, notice)));
+    if (started_ || !failure_.ok() || closing_) break;
+    const int64_t now = NowMs();
+    if (now < std::min(deadline, notice)) continue;
+    const std::string waiting =
+        WaitingText(config_, Missing(), [this](const ProcessName& name) {
+          auto it = dialed_.find(name);
+          if (membership_.Absent({name}).empty()) {
+            return std::string("it waits for others");
+          }
+          return it == dialed_.end() ? std::string()
+                                     : it->second->progress();
+        });
+    if (now >= deadline) {
+      return DeadlineExceeded(
+          waiting + ": gave up after " +
+          std::to_string(config_.start_timeout_ms / 1000) +
+          " s (start_timeout)");
+    }
+    LogWarning(waiting);
+    notice = now + kWaitingNoticeMs;
+  }
+  if (!failure_.ok()) return failure_;
+  if (closing_) return Cancelled("shut down during the start");
+  return OkStatus();
+}
+
+void Runtime::ReportReadyIfConnected() {
+  Peer* coordinator = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const bool self_missing =
+        loopback_ != nullptr && peers_.count(config_.self) == 0;
+    if (ready_sent_ || self_missing || !failure_.ok() ||
+        !membership_.Absent(required_).empty()) {
+      return;
+    }
+    ready_sent_ = true;
+    if (config_.self != config_.coordinator()) {
+      coordinator = peers_[config_.coordinator()];
+    }
+  }
+  if (client_ != nullptr) {
+    std::vector<Peer*> servers;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      for (uint32_t i = 0; i < config_.num_servers(); ++i) {
+        servers.push_back(peers_[config_.server_name(i)]);
+      }
+    }
+    client_->Start(std::move(servers), kFirstMembershipEpoch);
+  }
+  if (coordinator != nullptr) {
+    SendControl(coordinator, Kind::kReady, {});
+  } else {
+    ReadyAtCoordinator(config_.self);
+  }
+}
+
+void Runtime::ReadyAtCoordinator(const ProcessName& who) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!coordinator_.Ready(who)) return;
+  }
+  for (Peer* peer : LivePeers()) SendControl(peer, Kind::kStart, {});
+  Begin();
+}
+
+void Runtime::Begin() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    started_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Runtime::PushPull(PushPullRequest request, StatusCallback done) {
+  if (client_ == nullptr) {
+    done(FailedPrecondition("a server has no tensors to push"));
+    return;
+  }
+  client_->PushPull(std::move(request), std::move(done));
+}
+
+void Runtime::Allgather(AllgatherRequest request, StatusCallback done) {
+  if (client_ == nullptr) {
+    done(FailedPrecondition("a server has no tensors to gather"));
+    return;
+  }
+  client_->Allgather(std::move(request), std::move(done));
+}
+
+Result<bool> Runtime::WaitUntilFinished(int64_t timeout_ms) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_until(lock, At(NowMs() + timeout_ms), [this] {
+    return closing_ || membership_.AllOtherWorkersGone();
+  });
+  const bool finished = closing_ || membership_.AllOtherWorkersGone();
+  // The survivors of a loss are still served, with errors, until they leave.
+  if (finished && !failure_.ok()) return failure_;
+  return finished;
+}
+
+Status Runtime::failure() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return failure_;
+}
+
+std::vector<Peer*> Runtime::LivePeers() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<Peer*> live;
+  for (const auto& entry : peers_) {
+    if (entry.first == config_.self || membership_.IsGone(entry.first)) continue;
+    live.push_back(entry.second);
+  }
+  return live;
+}
+
+void Runtime::SendControl(Peer* peer, Kind kind, std::vector<uint8_t> body) {
+  auto kept = std::make_shared<std::vector<uint8_t>>(std::move(body));
+  Header header;
+  header.kind = kind;
+  header.membership_epoch = kFirstMembershipEpoch;
+  header.payload_bytes = kept->size();
+  // A peer that cannot be told is lost, and Lost says so.
+  peer->transport()->Send(peer, header, kept->data(), [kept](Status) {});
+}
+
+void Runtime::Joined(Peer* peer) {
+  const ProcessName& name = peer->name();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    peers_[name] = peer;
+    membership_.Join(name);
+  }
+  LogDebug(peer->label() + " is connected");
+  if (server_ != nullptr && name.role == Role::kWorker) {
+    server_->AddWorker(name.index, peer);
+  }
+  ReportReadyIfConnected();
+}
+
+Landing Runtime::Land(Peer* peer, const Header& header) {
+  switch (header.kind) {
+    case Kind::kDeclare:
+    case Kind::kPush:
+    case Kind::kCancel:
+      if (server_ == nullptr) break;
+      return server_->Land(peer, header);
+    case Kind::kResult:
+    case Kind::kRoundError:
+    case Kind::kStall:
+      if (client_ == nullptr) break;
+      return client_->Land(peer, header);
+    case Kind::kReady:
+    case Kind::kStart:
+    case Kind::kGoodbye:
+    case Kind::kLost: {
+      if (header.payload_bytes > kMaxControlBytes) break;
+      auto* body = new std::vector<uint8_t>(header.payload_bytes);
+      return Landing{true, body->data(), body};
+    }
+    case Kind::kPing:
+      break;
+  }
+  Landing refused;
+  refused.accept = false;
+  return refused;
+}
+
+void Runtime::Arrived(Peer* peer, const Header& header,
+                      const Landing& landing) {
+  switch (header.kind) {
+    case Kind::kDeclare:
+    case Kind::kPush:
+    case Kind::kCancel:
+      server_->Arrived(peer, header, landing);
+      break;
+    case Kind::kResult:
+    case Kind::kRoundError:
+    case Kind::kStall:
+      client_->Arrived(peer, header, landing);
+      break;
+    default: {
+      std::unique_ptr<std::vector<uint8_t>> body(
+          static_cast<std::vector<uint8_t>*>(landing.context));
+      ArrivedControl(peer, header, *body);
+    }
+  }
+}
+
+void Runtime::Abandoned(Peer* peer, const Header& header,
+                        const Landing& landing) {
+  switch (header.kind) {
+    case Kind::kDeclare:
+    case Kind::kPush:
+    case Kind::kCancel:
+      server_->Abandoned(peer, header, landing);
+      break;
+    case Kind::kResult:
+    case Kind::kRoundError:
+    case Kind::kStall:
+      client_->Abandoned(peer, header, landing);
+      break;
+    default:
+      delete static_cast<std::vector<uint8_t>*>(landing.context);
+  }
+}
+
+void Runtime::ArrivedControl(Peer* peer, const Header& header,
+                             const std::vector<uint8_t>& body) {
+  switch (header.kind) {
+    case Kind::kReady:
+      ReadyAtCoordinator(peer->name());
+      break;
+    case Kind::kStart:
+      if (peer->name() == config_.coordinator()) Begin();
+      break;
+    case Kind::kGoodbye:
+      ProcessLeft(peer);
+      break;
+    case Kind::kLost: {
+      Result<LossBody> loss = DecodeLoss(body.data(), body.size());
+      if (!loss.ok()) {
+        LogWarning(peer->label() + " sent " + loss.status().message());
+        break;
+      }
+      ProcessLost(loss.value().who, Unavailable(loss.value().reason));
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+void Runtime::ProcessLeft(Peer* peer) {
+  const ProcessName name = peer->name();
+  peer->transport()->ExpectEnd(peer);
+  const Status why = Unavailable(peer->label() + " left the job");
+  bool before_start = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!membership_.Leave(name)) return;
+    before_start = !started_;
+    if (before_start && failure_.ok()) {
+      failure_ = Unavailable(peer->label() + " left before the job started");
+    }
+  }
+  changed_.notify_all();
+  if (server_ != nullptr && name.role == Role::kWorker) {
+    server_->WorkerLeft(name.index, why);
+  }
+  // A worker that leaves has taken all its results, but a sum that is on its
+  // way to here from another server is still good: only what its own server
+  // owes is void.
+  if (client_ != nullptr && (config_.colocated() || name.role == Role::kServer)) {
+    client_->ServerLeft(name.index, why);
+  }
+}
+
+void Runtime::Lost(Peer* peer, const Status& why) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    // The end of what is closing here, or of who said goodbye, is no loss.
+    if (closing_ || membership_.IsGone(peer->name())) return;
+  }
+  ProcessLost(peer->name(), why);
+}
+
+void Runtime::ProcessLost(const ProcessName& who, const Status& why) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closing_ || !membership_.Knows(who) || !membership_.Lose(who)) return;
+  }
+  LogError(why.message());
+  Fail(why);
+  std::vector<Peer*> told = LivePeers();
+  if (config_.self != config_.coordinator()) {
+    // The coordinator tells the others.
+    told.erase(std::remove_if(told.begin(), told.end(),
+                              [this](Peer* peer) {
+                                return peer->name() != config_.coordinator();
+                              }),
+               told.end());
+  }
+  for (Peer* peer : told) {
+    SendControl(peer, Kind::kLost, Encode(LossBody{who, why.message()}));
+  }
+}
+
+void Runtime::Refused(Peer* peer, const Status& why) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closing_ || membership_.IsGone(peer->name())) return;
+  }
+  Fail(why);
+}
+
+void Runtime::Fail(const Status& why) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (failure_.ok()) failure_ = why;
+  }
+  changed_.notify_all();
+  if (server_ != nullptr) server_->Fail(why);
+  if (client_ != nullptr) client_->Fail(why);
+}
+
+void Runtime::Close() {
+  std::lock_guard<std::mutex> closing(close_mutex_);
+  if (closed_) return;
+  closed_ = true;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (client_ != nullptr) {
+    client_->Fail(Cancelled("tf_byteps was shut down in this process"));
+  }
+  if (server_ != nullptr) {
+    if (config_.is_worker()) {
+      server_->WorkerLeft(
+          config_.self.index,
+          Unavailable(ToString(config_.self) + " (" +
+                      config_.address(config_.self) + ") left the job"));
+    }
+    server_->Close();
+    server_->Join();
+  }
+  for (Peer* peer : LivePeers()) {
+    SendControl(peer, Kind::kGoodbye, {});
+    peer->transport()->ExpectEnd(peer);
+  }
+  if (tcp_ != nullptr) {
+    tcp_->Close(std::min(kFlushMs, config_.failure_timeout_ms));
+  }
+  if (loopback_ != nullptr) loopback_->Close(0);
+}
+
+}  // namespace byteps

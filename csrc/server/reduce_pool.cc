@@ -1,0 +1,76 @@
+#include "csrc/server/reduce_pool.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "csrc/base/log.h"
+
+namespace byteps {
+namespace {
+
+// With no round open nothing can stall: sleep until there is an event.
+constexpr int64_t kIdleMs = int64_t{1} << 40;
+
+int64_t CheckInterval(const Config& config) {
+  const int64_t shorter =
+      std::min(config.stall_warning_ms, config.stall_limit_ms);
+  return std::max<int64_t>(shorter / 4, 10);
+}
+
+}  // namespace
+
+ReducePool::ReducePool(const Config& config, BufferPool* pool, Sender send)
+    : check_interval_ms_(CheckInterval(config)), send_(std::move(send)) {
+  const int threads = std::max(config.reduce_threads, 1);
+  for (int i = 0; i < threads; ++i) {
+    lanes_.push_back(std::make_unique<Lane>(config, pool));
+  }
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    Lane* lane = lanes_[i].get();
+    lane->thread =
+        Thread("bps-reduce-" + std::to_string(i), [this, lane] { Run(lane); });
+  }
+}
+
+ReducePool::~ReducePool() {
+  Close();
+  Join();
+}
+
+void ReducePool::Post(const Key& key, Event event) {
+  lanes_[KeyHash()(key) % lanes_.size()]->events.Push(std::move(event));
+}
+
+void ReducePool::PostToAll(const Event& event) {
+  for (auto& lane : lanes_) lane->events.Push(event);
+}
+
+void ReducePool::Close() {
+  for (auto& lane : lanes_) lane->events.Close();
+}
+
+void ReducePool::Join() {
+  for (auto& lane : lanes_) lane->thread.Join();
+}
+
+void ReducePool::Run(Lane* lane) {
+  Outbox out;
+  int64_t next_check = NowMs() + check_interval_ms_;
+  while (!lane->events.finished()) {
+    const bool waiting = lane->aggregator.has_open_round();
+    auto event =
+        lane->events.PopUntil(waiting ? next_check : NowMs() + kIdleMs);
+    if (event) (*event)(&lane->aggregator, &out);
+    if (waiting && NowMs() >= next_check) {
+      for (const auto& text : lane->aggregator.CheckStalls(NowMs(), &out)) {
+        LogWarning(text);
+      }
+    }
+    if (NowMs() >= next_check) next_check = NowMs() + check_interval_ms_;
+    for (const Outgoing& outgoing : out) send_(outgoing);
+    out.clear();
+  }
+}
+
+}  // namespace byteps

@@ -1,0 +1,50 @@
+// The threads that sum. A key is always on the same one, so its state needs no
+// lock.
+//
+// Owned by the summation server. Any thread may post. Events posted before
+// Close are all handled; later ones are dropped.
+#ifndef BYTEPS_SERVER_REDUCE_POOL_H_
+#define BYTEPS_SERVER_REDUCE_POOL_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "csrc/base/config.h"
+#include "csrc/base/queue.h"
+#include "csrc/base/thread.h"
+#include "csrc/server/aggregator.h"
+
+namespace byteps {
+
+class ReducePool {
+ public:
+  using Event = std::function<void(Aggregator*, Outbox*)>;
+  using Sender = std::function<void(const Outgoing&)>;
+
+  // `send` is called on the reduce threads.
+  ReducePool(const Config& config, BufferPool* pool, Sender send);
+  ~ReducePool();
+
+  void Post(const Key& key, Event event);
+  void PostToAll(const Event& event);
+  void Close();
+  void Join();
+
+ private:
+  struct Lane {
+    Lane(const Config& config, BufferPool* pool) : aggregator(config, pool) {}
+    Queue<Event> events;
+    Aggregator aggregator;  // touched by `thread` only
+    Thread thread;
+  };
+  void Run(Lane* lane);
+
+  const int64_t check_interval_ms_;
+  const Sender send_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+};
+
+}  // namespace byteps
+
+#endif  // BYTEPS_SERVER_REDUCE_POOL_H_

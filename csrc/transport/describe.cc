@@ -1,0 +1,57 @@
+#include "csrc/transport/describe.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+namespace byteps {
+
+const char* Name(Kind kind) {
+  switch (kind) {
+    case Kind::kDeclare:
+      return "declaration";
+    case Kind::kPush:
+      return "push";
+    case Kind::kCancel:
+      return "cancellation";
+    case Kind::kResult:
+      return "result";
+    case Kind::kRoundError:
+      return "round error";
+    case Kind::kStall:
+      return "stall warning";
+    case Kind::kReady:
+      return "ready";
+    case Kind::kStart:
+      return "start";
+    case Kind::kGoodbye:
+      return "goodbye";
+    case Kind::kLost:
+      return "report of a loss";
+    case Kind::kPing:
+      return "ping";
+  }
+  return "unknown";
+}
+
+std::string Describe(const Header& header) {
+  std::string text = Name(header.kind);
+  if (header.key.tensor != 0) {
+    char key[48];
+    std::snprintf(key, sizeof(key), " of key %016" PRIx64 "/%" PRIu32,
+                  header.key.tensor, header.key.partition);
+    text += key;
+  }
+  return text;
+}
+
+std::string Seconds(int64_t ms) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f s", static_cast<double>(ms) / 1000);
+  return text;
+}
+
+std::string Label(const ProcessName& name, const std::string& address) {
+  return ToString(name) + " (" + address + ")";
+}
+
+}  // namespace byteps

@@ -1,0 +1,69 @@
+// The fixed header in front of every message between two processes of a job.
+//
+// 48 bytes, little endian, in the order of the fields below. Job identity is
+// not in it: it is proved once per connection (see wire/handshake.h).
+#ifndef BYTEPS_WIRE_HEADER_H_
+#define BYTEPS_WIRE_HEADER_H_
+
+#include <cstdint>
+
+#include "csrc/base/status.h"
+
+namespace byteps {
+
+enum class Kind : uint16_t {
+  // Data, worker to server.
+  kDeclare = 1,  // payload: Declaration; holds for the pushes that follow
+  kPush = 2,     // payload: this worker's partition
+  kCancel = 3,   // the worker gave the round up; no payload
+  // Data, server to worker.
+  kResult = 4,      // payload: the partition's result
+  kRoundError = 5,  // payload: ErrorBody; the round failed on all workers
+  kStall = 6,       // payload: text, a warning to log
+  // Control.
+  kReady = 16,    // to the coordinator: all my connections stand
+  kStart = 17,    // from the coordinator: everybody is ready
+  kGoodbye = 18,  // the sender leaves in order; its end is no loss
+  kLost = 19,     // payload: LossBody; somebody is gone
+  // Liveness, inside the transport only.
+  kPing = 32,
+};
+
+struct Key {
+  uint64_t tensor = 0;     // TensorId(name)
+  uint32_t partition = 0;  // position in the tensor
+
+  bool operator==(const Key& o) const {
+    return tensor == o.tensor && partition == o.partition;
+  }
+};
+
+struct KeyHash {
+  size_t operator()(const Key& k) const {
+    return static_cast<size_t>(k.tensor ^
+                               (k.partition * 0x9E3779B97F4A7C15ull));
+  }
+};
+
+struct Header {
+  static constexpr size_t kBytes = 48;
+
+  Kind kind = Kind::kPing;
+  uint16_t flags = 0;
+  uint32_t membership_epoch = 0;
+  Key key;  // tensor, then round stands between tensor and partition
+  uint64_t round = 0;
+  uint64_t payload_bytes = 0;
+  // For transports whose payloads stay in place (shared memory): offset of
+  // the payload in the sender's region. 0 on the others.
+  uint64_t place = 0;
+};
+
+// Writes Header::kBytes bytes.
+void Encode(const Header& header, uint8_t* out);
+// Reads Header::kBytes bytes. InvalidArgument for a kind that does not exist.
+Result<Header> DecodeHeader(const uint8_t* in);
+
+}  // namespace byteps
+
+#endif  // BYTEPS_WIRE_HEADER_H_

@@ -1,0 +1,67 @@
+// Bodies of the messages that are not raw tensor data.
+#ifndef BYTEPS_WIRE_MESSAGES_H_
+#define BYTEPS_WIRE_MESSAGES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "csrc/base/config.h"
+#include "csrc/base/status.h"
+#include "csrc/wire/dtype.h"
+
+namespace byteps {
+
+// The first eight bytes of SHA-256(name), little endian: the same on every
+// worker, whatever the order of first use.
+uint64_t TensorId(const std::string& name);
+
+// What a worker says of a tensor before it pushes it. Workers must agree on all
+// of it; the server compares.
+struct Declaration {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  Operation operation = Operation::kSum;
+  uint32_t root_rank = 0;  // broadcast only
+  std::vector<int64_t> shape;
+  uint64_t partition_bytes = 0;
+  std::string compression;
+
+  bool operator==(const Declaration& o) const {
+    return name == o.name && dtype == o.dtype && operation == o.operation &&
+           root_rank == o.root_rank && shape == o.shape &&
+           partition_bytes == o.partition_bytes &&
+           compression == o.compression;
+  }
+  bool operator!=(const Declaration& o) const { return !(*this == o); }
+
+  // Of the payloads that this declaration announces, over all partitions. For
+  // kAllgather these are int64[num_workers], whatever the dtype.
+  size_t element_bytes() const;
+  uint64_t total_bytes(uint32_t num_workers) const;
+};
+
+std::vector<uint8_t> Encode(const Declaration& declaration);
+// InvalidArgument if the bytes are no declaration: bad lengths, unknown type or
+// operation, an operation the type does not support, a negative dimension, more
+// than 255 dimensions, an overflowing size.
+Result<Declaration> DecodeDeclaration(const uint8_t* data, size_t bytes);
+
+// Empty if equal, else what differs, in words for the user:
+// "shape [4] on worker 0 and [5] on worker 1".
+std::string DescribeDifference(const Declaration& a, uint32_t rank_a,
+                               const Declaration& b, uint32_t rank_b);
+
+std::vector<uint8_t> EncodeError(const Status& status);
+Status DecodeError(const uint8_t* data, size_t bytes);
+
+struct LossBody {
+  ProcessName who;
+  std::string reason;  // a whole sentence for the user
+};
+std::vector<uint8_t> Encode(const LossBody& loss);
+Result<LossBody> DecodeLoss(const uint8_t* data, size_t bytes);
+
+}  // namespace byteps
+
+#endif  // BYTEPS_WIRE_MESSAGES_H_

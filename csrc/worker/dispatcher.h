@@ -1,0 +1,69 @@
+// Decides which partition goes next to each server: higher priority first, then
+// first come first served, as far as the server's credit reaches.
+//
+// The credit bounds the bytes that are handed to the transport and have not
+// left this process, so that a late partition of high priority never queues
+// behind more than that. It is not held until the answer: workers that hold
+// theirs for different keys would wait for each other for ever.
+//
+// Owned by the worker client. Any thread may call any method; partitions are
+// started on whichever thread made the room, never under the lock, and never
+// nested in each other.
+#ifndef BYTEPS_WORKER_DISPATCHER_H_
+#define BYTEPS_WORKER_DISPATCHER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <queue>
+#include <vector>
+
+namespace byteps {
+
+struct PushPullOperation;
+
+// A partition that waits for its turn.
+struct Queued {
+  std::shared_ptr<PushPullOperation> operation;
+  uint32_t partition = 0;
+  uint64_t bytes = 0;
+  int64_t priority = 0;
+  uint64_t sequence = 0;  // order of arrival, set by the dispatcher
+};
+
+class Dispatcher {
+ public:
+  // `start` hands a partition to the transport, or drops it. Each is followed
+  // by exactly one Sent for its bytes, at once or later.
+  using Start = std::function<void(uint32_t server, const Queued& item)>;
+
+  Dispatcher(uint32_t num_servers, uint64_t credit_bytes, Start start);
+
+  void Enqueue(uint32_t server, std::vector<Queued> items);
+  void Sent(uint32_t server, uint64_t bytes);
+
+ private:
+  struct Later {
+    bool operator()(const Queued& a, const Queued& b) const {
+      return a.priority != b.priority ? a.priority < b.priority
+                                      : a.sequence > b.sequence;
+    }
+  };
+  struct Lane {
+    std::priority_queue<Queued, std::vector<Queued>, Later> waiting;
+    uint64_t in_flight_bytes = 0;
+    bool draining = false;  // a thread is in Drain for this server
+  };
+  void Drain(uint32_t server);
+
+  const uint64_t credit_bytes_;
+  const Start start_;
+  std::mutex mutex_;
+  std::vector<Lane> lanes_;     // by server; guarded by mutex_
+  uint64_t next_sequence_ = 0;  // guarded by mutex_
+};
+
+}  // namespace byteps
+
+#endif  // BYTEPS_WORKER_DISPATCHER_H_

@@ -1,0 +1,547 @@
+#include "csrc/worker/worker_client.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "csrc/base/log.h"
+#include "csrc/worker/partitioner.h"
+#include "csrc/worker/push_pull_operation.h"
+
+namespace byteps {
+namespace {
+
+// Errors and warnings of a server are sentences.
+constexpr uint64_t kMaxBodyBytes = 1 << 16;
+
+std::string Quoted(const PushPullRequest& request) {
+  return "tensor \"" + request.name + "\"";
+}
+
+Landing Refuse() {
+  Landing landing;
+  landing.accept = false;
+  return landing;
+}
+
+}  // namespace
+
+WorkerClient::WorkerClient(const Config& config)
+    : config_(config),
+      placement_(config.num_servers()),
+      pid_(getpid()),
+      table_(config.num_servers()),
+      left_(config.num_servers()),
+      dispatcher_(config.num_servers(), config.credit_bytes,
+                  [this](uint32_t server, const Queued& item) {
+                    StartPartition(server, item);
+                  }) {}
+
+WorkerClient::~WorkerClient() = default;
+
+void WorkerClient::Start(std::vector<Peer*> servers,
+                         uint32_t membership_epoch) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  servers_ = std::move(servers);
+  membership_epoch_ = membership_epoch;
+}
+
+Status WorkerClient::Validate(const PushPullRequest& request) const {
+  if (request.name.empty()) {
+    return InvalidArgument("a tensor needs a name. Received: \"\"");
+  }
+  if (!Supports(request.operation, request.dtype)) {
+    std::string text = std::string(Name(request.operation)) + " of " +
+                       Quoted(request) + ": not defined for " +
+                       Name(request.dtype);
+    if (request.operation == Operation::kAverage &&
+        Supports(Operation::kSum, request.dtype)) {
+      text += "; use Sum, or cast to a floating type";
+    }
+    return InvalidArgument(text);
+  }
+  if (request.operation == Operation::kBroadcast &&
+      request.root_rank >= config_.num_workers()) {
+    return InvalidArgument("Broadcast of " + Quoted(request) +
+                           ": root_rank must be in [0, " +
+                           std::to_string(config_.num_workers()) +
+                           "). Received: " +
+                           std::to_string(request.root_rank));
+  }
+  uint64_t bytes = ElementBytes(request.dtype);
+  for (int64_t dimension : request.shape) {
+    if (dimension < 0) {
+      return InvalidArgument(Quoted(request) +
+                             ": dimensions must not be negative. Received: " +
+                             std::to_string(dimension));
+    }
+    if (dimension != 0 &&
+        bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) /
+                    static_cast<uint64_t>(dimension)) {
+      return InvalidArgument(Quoted(request) + " has 2^63 bytes or more");
+    }
+    bytes *= static_cast<uint64_t>(dimension);
+  }
+  return OkStatus();
+}
+
+void WorkerClient::PushPull(PushPullRequest request, StatusCallback done) {
+  if (getpid() != pid_) {
+    done(FailedPrecondition(
+        "tf_byteps was initialised in process " + std::to_string(pid_) +
+        " and cannot be used in its forked child"));
+    return;
+  }
+  Status status = Validate(request);
+  if (!status.ok()) {
+    done(status);
+    return;
+  }
+  auto operation = std::make_shared<PushPullOperation>();
+  operation->request = std::move(request);
+  operation->done = std::move(done);
+  Afterwards after;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!failure_.ok()) {
+      after.completed.emplace_back(std::move(operation->done), failure_);
+    } else if (servers_.empty()) {
+      after.completed.emplace_back(
+          std::move(operation->done),
+          FailedPrecondition("the job has not started yet"));
+    } else {
+      BeginLocked(std::move(operation), &after);
+    }
+  }
+  Finish(std::move(after));
+}
+
+void WorkerClient::BeginLocked(OperationPtr operation, Afterwards* after) {
+  const PushPullRequest& request = operation->request;
+  Result<TensorEntry*> entry = table_.Get(request.name);
+  if (!entry.ok()) {
+    after->completed.emplace_back(std::move(operation->done), entry.status());
+    return;
+  }
+  operation->entry = entry.value();
+  TensorEntry& tensor = *entry.value();
+  if (tensor.active != nullptr) {
+    tensor.waiting.push_back(std::move(operation));
+    return;
+  }
+  Declaration declaration{request.name,  request.dtype,
+                          request.operation, request.root_rank,
+                          request.shape, config_.partition_bytes,
+                          request.compression};
+  Result<std::vector<PartitionTask>> tasks = CutIntoPartitions(
+      declaration, tensor.id, config_.num_workers(), placement_);
+  if (!tasks.ok()) {
+    after->completed.emplace_back(std::move(operation->done), tasks.status());
+    return;
+  }
+  operation->tasks = std::move(tasks.value());
+  operation->unanswered = operation->tasks.size();
+  operation->round = tensor.next_round++;
+  for (const PartitionTask& task : operation->tasks) {
+    if (!left_[task.server].ok()) operation->failure = left_[task.server];
+    auto& declared = tensor.declared[task.server];
+    if (declared != nullptr && (declared == operation->declaration ||
+                                *declared == declaration)) {
+      continue;
+    }
+    if (operation->declaration == nullptr) {
+      operation->declaration = std::make_shared<const Declaration>(declaration);
+    }
+    declared = operation->declaration;
+    operation->undeclared.push_back(task.server);
+  }
+  tensor.active = operation;
+  if (operation->failure.ok()) {
+    after->begun.push_back(std::move(operation));
+  } else {
+    CompleteIfOverLocked(operation, after);
+  }
+}
+
+void WorkerClient::Dispatch(const OperationPtr& operation) {
+  // On its connection a declaration precedes the pushes that it describes.
+  if (!operation->undeclared.empty()) {
+    auto body = std::make_shared<const std::vector<uint8_t>>(
+        Encode(*operation->declaration));
+    Header header;
+    header.kind = Kind::kDeclare;
+    header.key.tensor = operation->entry->id;
+    for (uint32_t server : operation->undeclared) {
+      SendBody(server, header, body);
+    }
+  }
+  std::vector<std::vector<Queued>> queued(config_.num_servers());
+  for (uint32_t i = 0; i < operation->tasks.size(); ++i) {
+    const PartitionTask& task = operation->tasks[i];
+    queued[task.server].push_back(
+        {operation, i, task.range.bytes, operation->request.priority, 0});
+  }
+  for (uint32_t server = 0; server < queued.size(); ++server) {
+    if (queued[server].empty()) continue;
+    dispatcher_.Enqueue(server, std::move(queued[server]));
+  }
+}
+
+void WorkerClient::StartPartition(uint32_t server, const Queued& item) {
+  const OperationPtr& operation = item.operation;
+  PartitionTask& task = operation->tasks[item.partition];
+  const PushPullRequest& request = operation->request;
+  Peer* peer = nullptr;
+  Header header;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (operation->failure.ok() && failure_.ok() && task.Start()) {
+      ++operation->sending;
+      peer = servers_[server];
+      header.membership_epoch = membership_epoch_;
+    }
+  }
+  if (peer == nullptr) {
+    dispatcher_.Sent(server, item.bytes);
+    return;
+  }
+  const bool silent = request.operation == Operation::kBroadcast &&
+                      request.root_rank != config_.self.index;
+  header.kind = Kind::kPush;
+  header.key = {operation->entry->id, item.partition};
+  header.round = operation->round;
+  header.payload_bytes = silent ? 0 : task.range.bytes;
+  pushes_.fetch_add(1, std::memory_order_relaxed);
+  bytes_pushed_.fetch_add(header.payload_bytes, std::memory_order_relaxed);
+  peer->transport()->Send(
+      peer, header,
+      static_cast<const uint8_t*>(request.input) + task.range.offset,
+      // A push that fails is explained by the Fail that follows the loss.
+      [this, server, operation, bytes = item.bytes](Status) {
+        PartitionSent(server, operation, bytes);
+      });
+}
+
+void WorkerClient::PartitionSent(uint32_t server,
+                                 const OperationPtr& operation,
+                                 uint64_t bytes) {
+  Afterwards after;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    --operation->sending;
+    CompleteIfOverLocked(operation, &after);
+  }
+  Finish(std::move(after));
+  dispatcher_.Sent(server, bytes);
+}
+
+WorkerClient::OperationPtr WorkerClient::ActiveLocked(const Header& header) {
+  TensorEntry* tensor = table_.Find(header.key.tensor);
+  if (tensor == nullptr || tensor->active == nullptr ||
+      tensor->active->round != header.round ||
+      header.key.partition >= tensor->active->tasks.size()) {
+    return nullptr;
+  }
+  return tensor->active;
+}
+
+Landing WorkerClient::Land(Peer*, const Header& header) {
+  if (header.kind != Kind::kResult) {
+    if (header.payload_bytes > kMaxBodyBytes) return Refuse();
+    auto* body = new std::vector<uint8_t>(header.payload_bytes);
+    return Landing{true, body->data(), body};
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  OperationPtr operation = ActiveLocked(header);
+  // Of a round that was given up: read and forget.
+  if (operation == nullptr || !operation->failure.ok()) return Landing();
+  const PartitionTask& task = operation->tasks[header.key.partition];
+  const PushPullRequest& request = operation->request;
+  const bool has_it = request.operation == Operation::kBroadcast &&
+                      request.root_rank == config_.self.index;
+  if (task.state != TaskState::kPushed ||
+      header.payload_bytes != (has_it ? 0 : task.range.bytes)) {
+    return Refuse();
+  }
+  // It cannot complete, and so stays alive, until this has arrived.
+  ++operation->landing;
+  return Landing{true,
+                 static_cast<uint8_t*>(request.output) + task.range.offset,
+                 operation.get()};
+}
+
+void WorkerClient::Arrived(Peer* peer, const Header& header,
+                           const Landing& landing) {
+  if (landing.context == nullptr) return;
+  Afterwards after;
+  if (header.kind == Kind::kResult) {
+    results_.fetch_add(1, std::memory_order_relaxed);
+    bytes_pulled_.fetch_add(header.payload_bytes, std::memory_order_relaxed);
+    auto* landed = static_cast<PushPullOperation*>(landing.context);
+    std::lock_guard<std::mutex> lock(mutex_);
+    OperationPtr operation = landed->entry->active;
+    --operation->landing;
+    if (operation->tasks[header.key.partition].Finish()) {
+      --operation->unanswered;
+    }
+    CompleteIfOverLocked(operation, &after);
+  } else {
+    std::unique_ptr<std::vector<uint8_t>> body(
+        static_cast<std::vector<uint8_t>*>(landing.context));
+    if (header.kind == Kind::kStall) {
+      LogWarning(std::string(body->begin(), body->end()) + " (says " +
+                 peer->label() + ")");
+      return;
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    OperationPtr operation = ActiveLocked(header);
+    if (operation != nullptr) {
+      FailLocked(operation, DecodeError(body->data(), body->size()), &after);
+    }
+  }
+  Finish(std::move(after));
+}
+
+void WorkerClient::Abandoned(Peer*, const Header& header,
+                             const Landing& landing) {
+  if (landing.context == nullptr) return;
+  if (header.kind != Kind::kResult) {
+    delete static_cast<std::vector<uint8_t>*>(landing.context);
+    return;
+  }
+  // The Fail that follows the loss says why.
+  Afterwards after;
+  {
+    auto* landed = static_cast<PushPullOperation*>(landing.context);
+    std::lock_guard<std::mutex> lock(mutex_);
+    OperationPtr operation = landed->entry->active;
+    --operation->landing;
+    CompleteIfOverLocked(operation, &after);
+  }
+  Finish(std::move(after));
+}
+
+void WorkerClient::FailLocked(const OperationPtr& operation, const Status& why,
+                              Afterwards* after) {
+  if (!operation->failure.ok()) return;
+  operation->failure = why;
+  after->given_up.emplace_back(operation, why);
+  CompleteIfOverLocked(operation, after);
+}
+
+void WorkerClient::CompleteIfOverLocked(const OperationPtr& operation,
+                                        Afterwards* after) {
+  if (operation->sending > 0 || operation->landing > 0) return;
+  if (operation->failure.ok() && operation->unanswered > 0) return;
+  TensorEntry& tensor = *operation->entry;
+  if (tensor.active != operation) return;  // over already
+  after->completed.emplace_back(std::move(operation->done),
+                                operation->failure);
+  tensor.active = nullptr;
+  if (!tensor.waiting.empty()) {
+    OperationPtr next = std::move(tensor.waiting.front());
+    tensor.waiting.pop_front();
+    BeginLocked(std::move(next), after);
+  }
+}
+
+void WorkerClient::Finish(Afterwards after) {
+  for (const auto& given_up : after.given_up) {
+    SendCancels(given_up.first, given_up.second);
+  }
+  for (const OperationPtr& operation : after.begun) Dispatch(operation);
+  for (auto& completed : after.completed) {
+    completed.first(completed.second);
+  }
+}
+
+void WorkerClient::SendCancels(const OperationPtr& operation,
+                               const Status& why) {
+  std::vector<uint32_t> partitions;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (uint32_t i = 0; i < operation->tasks.size(); ++i) {
+      if (operation->tasks[i].state == TaskState::kPushed) {
+        partitions.push_back(i);
+      }
+    }
+  }
+  auto body =
+      std::make_shared<const std::vector<uint8_t>>(EncodeError(why));
+  for (uint32_t partition : partitions) {
+    Header header;
+    header.kind = Kind::kCancel;
+    header.key = {operation->entry->id, partition};
+    header.round = operation->round;
+    SendBody(operation->tasks[partition].server, header, body);
+  }
+}
+
+void WorkerClient::SendBody(uint32_t server, Header header,
+                            std::shared_ptr<const std::vector<uint8_t>> body) {
+  Peer* peer = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    peer = servers_[server];
+    header.membership_epoch = membership_epoch_;
+  }
+  header.payload_bytes = body->size();
+  const void* data = body->data();
+  peer->transport()->Send(peer, header, data, [body](Status) {});
+}
+
+void WorkerClient::ServerLeft(uint32_t server, const Status& why) {
+  Afterwards after;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (left_[server].ok()) left_[server] = why;
+    table_.ForEach([&](TensorEntry* tensor) {
+      OperationPtr operation = tensor->active;
+      if (operation == nullptr) return;
+      for (const PartitionTask& task : operation->tasks) {
+        if (task.server == server && task.state != TaskState::kDone) {
+          FailLocked(operation, why, &after);
+          return;
+        }
+      }
+    });
+  }
+  Finish(std::move(after));
+}
+
+void WorkerClient::Fail(const Status& why) {
+  Afterwards after;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!failure_.ok()) return;
+    failure_ = why;
+    table_.ForEach([&](TensorEntry* tensor) {
+      for (OperationPtr& operation : tensor->waiting) {
+        after.completed.emplace_back(std::move(operation->done), why);
+      }
+      tensor->waiting.clear();
+      OperationPtr operation = tensor->active;
+      if (operation == nullptr || !operation->failure.ok()) return;
+      // Nobody is left to be told: no cancels.
+      operation->failure = why;
+      CompleteIfOverLocked(operation, &after);
+    });
+  }
+  Finish(std::move(after));
+}
+
+WorkerCounters WorkerClient::counters() const {
+  WorkerCounters counters;
+  counters.pushes = pushes_.load(std::memory_order_relaxed);
+  counters.results = results_.load(std::memory_order_relaxed);
+  counters.bytes_pushed = bytes_pushed_.load(std::memory_order_relaxed);
+  counters.bytes_pulled = bytes_pulled_.load(std::memory_order_relaxed);
+  return counters;
+}
+
+size_t WorkerClient::num_tensors() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return table_.size();
+}
+
+namespace {
+
+// An allgather: first every worker learns how many rows each has, then each
+// worker's rows are broadcast, straight into their place.
+struct Gathering {
+  AllgatherRequest request;
+  StatusCallback done;
+  std::vector<int64_t> rows;  // by rank
+  std::mutex mutex;
+  size_t outstanding = 0;  // guarded by mutex
+  Status failure;          // guarded by mutex
+};
+
+void BroadcastEnded(const std::shared_ptr<Gathering>& gathering,
+                    const Status& status) {
+  Status outcome;
+  {
+    std::lock_guard<std::mutex> lock(gathering->mutex);
+    if (gathering->failure.ok()) gathering->failure = status;
+    if (--gathering->outstanding > 0) return;
+    outcome = gathering->failure;
+  }
+  gathering->done(outcome);
+}
+
+void BroadcastRows(WorkerClient* client, uint32_t self,
+                   const std::shared_ptr<Gathering>& gathering) {
+  const AllgatherRequest& request = gathering->request;
+  Result<void*> output = request.allocate(gathering->rows);
+  if (!output.ok()) {
+    gathering->done(output.status());
+    return;
+  }
+  uint64_t row_bytes = ElementBytes(request.dtype);
+  for (size_t i = 1; i < request.shape.size(); ++i) {
+    row_bytes *= static_cast<uint64_t>(request.shape[i]);
+  }
+  // One for this loop, so that the last broadcast cannot end before it.
+  gathering->outstanding = 1;
+  auto* place = static_cast<uint8_t*>(output.value());
+  for (uint32_t rank = 0; rank < gathering->rows.size(); ++rank) {
+    const uint64_t bytes =
+        static_cast<uint64_t>(gathering->rows[rank]) * row_bytes;
+    if (bytes == 0) continue;
+    PushPullRequest block;
+    block.name = request.name + "/rank" + std::to_string(rank);
+    block.dtype = request.dtype;
+    block.operation = Operation::kBroadcast;
+    block.root_rank = rank;
+    block.shape = request.shape;
+    block.shape[0] = gathering->rows[rank];
+    block.priority = request.priority;
+    block.input = request.input;
+    block.output = place;
+    if (rank == self) std::copy_n(static_cast<const uint8_t*>(request.input),
+                                  bytes, place);
+    place += bytes;
+    {
+      std::lock_guard<std::mutex> lock(gathering->mutex);
+      ++gathering->outstanding;
+    }
+    client->PushPull(std::move(block), [gathering](Status status) {
+      BroadcastEnded(gathering, status);
+    });
+  }
+  BroadcastEnded(gathering, OkStatus());
+}
+
+}  // namespace
+
+void WorkerClient::Allgather(AllgatherRequest request, StatusCallback done) {
+  if (request.shape.empty()) {
+    done(InvalidArgument("Allgather of tensor \"" + request.name +
+                         "\": expected at least one dimension to concatenate "
+                         "along. Received: a scalar"));
+    return;
+  }
+  auto gathering = std::make_shared<Gathering>();
+  gathering->rows.resize(config_.num_workers());
+  gathering->rows[config_.self.index] = request.shape[0];
+  PushPullRequest sizes;
+  sizes.name = request.name;
+  sizes.dtype = request.dtype;
+  sizes.operation = Operation::kAllgather;
+  sizes.shape = request.shape;
+  sizes.shape[0] = 0;  // the one dimension that may differ
+  sizes.priority = request.priority;
+  sizes.input = sizes.output = gathering->rows.data();
+  gathering->request = std::move(request);
+  gathering->done = std::move(done);
+  PushPull(std::move(sizes), [this, gathering](Status status) {
+    if (!status.ok()) {
+      gathering->done(status);
+      return;
+    }
+    BroadcastRows(this, config_.self.index, gathering);
+  });
+}
+
+}  // namespace byteps

@@ -1,0 +1,142 @@
+// A worker's half of push-pull: cuts tensors into partitions, pushes them to
+// their servers in order of priority, and puts the results where the caller
+// wants them.
+//
+// Owned by the runtime, which routes messages here. Any thread may call
+// PushPull, Allgather, ServerLeft and Fail; Land, Arrived and Abandoned are for
+// the transports' threads. Nothing blocks.
+//
+// Every `done` is called exactly once, never under the lock, when the transport
+// no longer touches the caller's memory. A push-pull fails as a whole: with the
+// error that a server reports for one of its partitions, or with what the
+// runtime says of a lost process.
+#ifndef BYTEPS_WORKER_WORKER_CLIENT_H_
+#define BYTEPS_WORKER_WORKER_CLIENT_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "csrc/base/config.h"
+#include "csrc/base/status.h"
+#include "csrc/transport/transport.h"
+#include "csrc/wire/messages.h"
+#include "csrc/worker/dispatcher.h"
+#include "csrc/worker/partition_task.h"
+#include "csrc/worker/placement.h"
+#include "csrc/worker/tensor_table.h"
+
+namespace byteps {
+
+struct PushPullRequest {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  Operation operation = Operation::kSum;
+  uint32_t root_rank = 0;  // broadcast only
+  std::vector<int64_t> shape;
+  int64_t priority = 0;  // larger goes first
+  std::string compression;
+  // Both live until done; they may be the same. In a broadcast the root's
+  // output is left alone and the others' input is not read.
+  const void* input = nullptr;
+  void* output = nullptr;
+};
+
+struct AllgatherRequest {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> shape;  // this worker's; at least one dimension
+  int64_t priority = 0;
+  const void* input = nullptr;
+  // Called once, with the first dimension of every worker, for memory that
+  // holds all rows. An error fails the allgather.
+  std::function<Result<void*>(const std::vector<int64_t>& rows)> allocate;
+};
+
+struct WorkerCounters {
+  uint64_t pushes = 0;
+  uint64_t results = 0;
+  uint64_t bytes_pushed = 0;
+  uint64_t bytes_pulled = 0;
+};
+
+class WorkerClient {
+ public:
+  explicit WorkerClient(const Config& config);
+  ~WorkerClient();
+
+  // `servers` by index. Requests before this fail.
+  void Start(std::vector<Peer*> servers, uint32_t membership_epoch);
+
+  void PushPull(PushPullRequest request, StatusCallback done);
+  void Allgather(AllgatherRequest request, StatusCallback done);
+
+  Landing Land(Peer* peer, const Header& header);
+  void Arrived(Peer* peer, const Header& header, const Landing& landing);
+  void Abandoned(Peer* peer, const Header& header, const Landing& landing);
+
+  // That server said goodbye; what it still owes fails with `why`, and so does
+  // what would need it later.
+  void ServerLeft(uint32_t server, const Status& why);
+  // All that is outstanding and all that comes later fails with `why`. The
+  // first reason stands.
+  void Fail(const Status& why);
+
+  WorkerCounters counters() const;
+  size_t num_tensors() const;
+
+ private:
+  using OperationPtr = std::shared_ptr<PushPullOperation>;
+  // What must be done once the lock is released.
+  struct Afterwards {
+    std::vector<std::pair<StatusCallback, Status>> completed;
+    std::vector<OperationPtr> begun;
+    std::vector<std::pair<OperationPtr, Status>> given_up;
+  };
+
+  Status Validate(const PushPullRequest& request) const;
+  // The following need mutex_.
+  void BeginLocked(OperationPtr operation, Afterwards* after);
+  void FailLocked(const OperationPtr& operation, const Status& why,
+                  Afterwards* after);
+  void CompleteIfOverLocked(const OperationPtr& operation, Afterwards* after);
+  OperationPtr ActiveLocked(const Header& header);
+
+  void Finish(Afterwards after);
+  void Dispatch(const OperationPtr& operation);
+  void SendCancels(const OperationPtr& operation, const Status& why);
+  void StartPartition(uint32_t server, const Queued& item);
+  void PartitionSent(uint32_t server, const OperationPtr& operation,
+                     uint64_t bytes);
+  void SendBody(uint32_t server, Header header,
+                std::shared_ptr<const std::vector<uint8_t>> body);
+
+  const Config config_;
+  const Placement placement_;
+  const pid_t pid_;
+
+  mutable std::mutex mutex_;
+  TensorTable table_;              // guarded by mutex_
+  std::vector<Peer*> servers_;     // guarded by mutex_, set once
+  std::vector<Status> left_;       // by server; guarded by mutex_
+  uint32_t membership_epoch_ = 0;  // guarded by mutex_, set once
+  Status failure_;                 // guarded by mutex_
+
+  std::atomic<uint64_t> pushes_{0};
+  std::atomic<uint64_t> results_{0};
+  std::atomic<uint64_t> bytes_pushed_{0};
+  std::atomic<uint64_t> bytes_pulled_{0};
+
+  Dispatcher dispatcher_;  // after all that StartPartition uses
+};
+
+}  // namespace byteps
+
+#endif  // BYTEPS_WORKER_WORKER_CLIENT_H_
