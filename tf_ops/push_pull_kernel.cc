@@ -70,7 +70,7 @@ REGISTER(tensorflow::bfloat16);
 REGISTER(int8_t);
 REGISTER(int16_t);
 REGISTER(int32_t);
-REGISTER(tensorflow::int64);
+REGISTER(int64_t);
 REGISTER(uint8_t);
 REGISTER(bool);
 #undef REGISTER

@@ -25,8 +25,8 @@ std::string Cluster(const Hello& hello) {
 }
 
 bool IsInCluster(const ProcessName& name, const Hello& hello) {
-  return name.index < (name.role == Role::kWorker ? hello.num_workers
-                                                  : hello.num_servers);
+  return name.index <
+         (name.role == Role::kWorker ? hello.num_workers : hello.num_servers);
 }
 
 // Text from the network that goes to a log or a terminal.
@@ -98,8 +98,8 @@ std::string Objection(const Hello& acceptor, const Hello& dialer) {
   const std::string there = ToString(dialer.self);
   if (acceptor.version != dialer.version) {
     return there + " runs a tf_byteps with protocol version " +
-           std::to_string(dialer.version) + ", " + here +
-           " one with version " + std::to_string(acceptor.version);
+           std::to_string(dialer.version) + ", " + here + " one with version " +
+           std::to_string(acceptor.version);
   }
   if (acceptor.num_workers != dialer.num_workers ||
       acceptor.num_servers != dialer.num_servers) {
@@ -117,6 +117,9 @@ std::string Objection(const Hello& acceptor, const Hello& dialer) {
   if (dialer.wanted != acceptor.self) {
     return there + " looks for " + ToString(dialer.wanted) +
            ", but this address is " + here + "'s";
+  }
+  if (dialer.self == acceptor.self) {
+    return "two processes call themselves " + here;
   }
   return std::string();
 }
@@ -198,19 +201,19 @@ void Handshake::Take(uint16_t version, Frame type, const uint8_t* body,
   }
   const Frame expected = dialing_ ? Frame::kAdmit : Frame::kProof;
   Digest proof;
-  if (!heard_hello_ || type != expected || bytes != proof.size()) {
+  if (!heard_hello_ || version != kProtocolVersion || type != expected ||
+      bytes != proof.size()) {
     return Break("sent a greeting out of order");
   }
   std::copy(body, body + bytes, proof.begin());
   if (!Equal(proof, Proof(!dialing_))) {
-    return Refuse(ToString(theirs_.self) + " carries another job's token than " +
-                  ToString(ours_.self));
+    return Refuse(ToString(theirs_.self) +
+                  " carries another job's token than " + ToString(ours_.self));
   }
   state_ = dialing_ ? State::kDone : State::kProved;
 }
 
-void Handshake::TakeHello(uint16_t version, const uint8_t* body,
-                          size_t bytes) {
+void Handshake::TakeHello(uint16_t version, const uint8_t* body, size_t bytes) {
   if (version != kProtocolVersion) {
     // What else stands in the hello of another version is not ours to read.
     const std::string them = dialing_ ? ToString(ours_.wanted)

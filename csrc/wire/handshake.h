@@ -57,11 +57,11 @@ class Handshake {
   static constexpr size_t kMaxFrameBytes = 512;
 
   enum class State {
-    kWaiting,   // for bytes
-    kProved,    // acceptor only: the dialer is genuine; Admit or Refuse it
-    kDone,      // both are
-    kRefused,   // by either; see reason() and by_us()
-    kBroken,    // the other end does not speak this protocol at all
+    kWaiting,  // for bytes
+    kProved,   // acceptor only: the dialer is genuine; Admit or Refuse it
+    kDone,     // both are
+    kRefused,  // by either; see reason() and by_us()
+    kBroken,   // the other end does not speak this protocol at all
   };
 
   static Handshake Dialer(const Config& config, const ProcessName& wanted,

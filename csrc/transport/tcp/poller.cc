@@ -13,10 +13,9 @@ namespace byteps {
 Poller::Poller()
     : epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (!epoll_.valid() || !wake_.valid() ||
-      Add(wake_, EPOLLIN, nullptr) != 0) {
-    status_ = ResourceExhausted("cannot wait for connections: " +
-                                ErrorText(errno));
+  if (!epoll_.valid() || !wake_.valid() || Add(wake_, EPOLLIN, nullptr) != 0) {
+    status_ =
+        ResourceExhausted("cannot wait for connections: " + ErrorText(errno));
   }
 }
 
@@ -50,9 +49,8 @@ void Poller::Wake() {
 void Poller::Wait(int64_t timeout_ms) {
   epoll_event events[64];
   const int timeout =
-      timeout_ms < 0
-          ? -1
-          : static_cast<int>(std::min<int64_t>(timeout_ms, INT_MAX));
+      timeout_ms < 0 ? -1
+                     : static_cast<int>(std::min<int64_t>(timeout_ms, INT_MAX));
   const int count = epoll_wait(epoll_.fd(), events, 64, timeout);
   for (int i = 0; i < count; ++i) {
     auto* source = static_cast<Source*>(events[i].data.ptr);

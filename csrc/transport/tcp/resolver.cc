@@ -21,8 +21,7 @@ void Resolver::Resolve(HostPort where, Done done) {
 void Resolver::Run() {
   constexpr int64_t kIdleMs = 60000;
   while (!questions_.finished()) {
-    std::optional<Question> question =
-        questions_.PopUntil(NowMs() + kIdleMs);
+    std::optional<Question> question = questions_.PopUntil(NowMs() + kIdleMs);
     if (!question.has_value()) continue;
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -42,7 +41,5 @@ void Resolver::Close() {
   }
   // Joined here, without the lock that its body takes.
 }
-
-void Resolver::Abandon() { (void)thread_.release(); }
 
 }  // namespace byteps

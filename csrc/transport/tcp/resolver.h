@@ -26,8 +26,6 @@ class Resolver {
   // `done` comes on the resolver's thread, or never after Close.
   void Resolve(HostPort where, Done done);
   void Close();
-  // In a forked child, which has no such thread to wait for.
-  void Abandon();
 
  private:
   struct Question {

@@ -33,9 +33,8 @@ int Lookup(const HostPort& where, int flags, std::vector<Endpoint>* out) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* list = nullptr;
-  const int error = getaddrinfo(where.host.c_str(),
-                                std::to_string(where.port).c_str(), &hints,
-                                &list);
+  const int error = getaddrinfo(
+      where.host.c_str(), std::to_string(where.port).c_str(), &hints, &list);
   if (error != 0) return error;
   std::unique_ptr<addrinfo, FreeAddresses> owner(list);
   for (const addrinfo* it = list; it != nullptr; it = it->ai_next) {
@@ -61,9 +60,8 @@ void Socket::Close() {
 }
 
 Result<HostPort> SplitAddress(const std::string& address) {
-  const Status bad =
-      InvalidArgument("address must be host:port. Received: \"" + address +
-                      "\"");
+  const Status bad = InvalidArgument("address must be host:port. Received: \"" +
+                                     address + "\"");
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return bad;
   HostPort where;
@@ -108,6 +106,15 @@ std::string ToString(const Endpoint& endpoint) {
   const std::string host = HostOf(endpoint);
   if (host.find(':') != std::string::npos) return "[" + host + "]:" + port;
   return host + ":" + port;
+}
+
+bool IsLoopback(const Endpoint& endpoint) {
+  if (endpoint.address.ss_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&endpoint.address);
+    return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+  }
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&endpoint.address);
+  return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
 }
 
 std::vector<Endpoint> ParseNumeric(const HostPort& where) {
@@ -198,8 +205,8 @@ void PrepareStream(const Socket& socket, int64_t timeout_ms) {
 std::string ErrorText(int error) {
   std::string text = std::generic_category().message(error);
   if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1]))) {
-    text[0] = static_cast<char>(
-        std::tolower(static_cast<unsigned char>(text[0])));
+    text[0] =
+        static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
   }
   return text;
 }

@@ -59,6 +59,8 @@ struct Endpoint {
 std::string HostOf(const Endpoint& endpoint);    // "10.0.0.1"
 std::string ToString(const Endpoint& endpoint);  // "10.0.0.1:2222"
 
+bool IsLoopback(const Endpoint& endpoint);
+
 // Without asking anybody; empty if `host` is a name.
 std::vector<Endpoint> ParseNumeric(const HostPort& where);
 // May take seconds when the host's name service does. An error says why.

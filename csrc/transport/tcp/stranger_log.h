@@ -16,8 +16,7 @@ class StrangerLog {
  public:
   // The line to print now, if any. `sentence` is what makes two alike, and is
   // to hold no port.
-  std::optional<std::string> Admit(const std::string& sentence,
-                                   int64_t now_ms);
+  std::optional<std::string> Admit(const std::string& sentence, int64_t now_ms);
 
  private:
   struct Entry {

@@ -1,7 +1,6 @@
 #include "csrc/transport/tcp/tcp_peer.h"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -10,141 +9,450 @@
 #include <utility>
 
 #include "csrc/base/clock.h"
+#include "csrc/transport/describe.h"
 
 namespace byteps {
 namespace {
 
-// Pieces for one system call: several small messages go out together.
-constexpr int kMaxPieces = 64;
+// Headers and small payloads come through it, many in one system call. What of
+// a large payload comes in the same call as its header is copied once more, so
+// it is small against one.
+constexpr size_t kBufferBytes = 64 << 10;
+// How often one peer reads before the others have their turn.
+constexpr int kReadTurns = 8;
+// Messages in one system call, and completions before others have their turn.
+constexpr size_t kBatch = 32;
+// A `sent` callback may Send, whose callback may Send, …: from this depth on
+// the transport's thread goes on instead.
+constexpr int kMaxDepth = 4;
+thread_local int t_depth = 0;
 
 }  // namespace
 
-TcpPeer::TcpPeer(Transport* transport, ProcessName name, std::string address)
-    : Peer(transport, name, ToString(name) + " (" + address + ")"),
-      address_(std::move(address)) {}
+TcpPeer::TcpPeer(Transport* transport, PeerOwner* owner, Poller* poller,
+                 Receiver* receiver, const Config& config,
+                 const ProcessName& name, const std::string& address)
+    : Peer(transport, name, Label(name, address)),
+      owner_(owner),
+      poller_(poller),
+      receiver_(receiver),
+      max_message_bytes_(config.max_message_bytes),
+      timeout_ms_(config.failure_timeout_ms),
+      liveness_(config.failure_timeout_ms, NowMs()) {}
 
 std::string TcpPeer::progress() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return progress_;
 }
 
-void TcpPeer::set_progress(std::string text) {
+void TcpPeer::SetProgress(std::string progress) {
   std::lock_guard<std::mutex> lock(mutex_);
-  progress_ = std::move(text);
+  progress_ = std::move(progress);
 }
 
-void TcpPeer::Open(int fd, int epoll_fd, void* epoll_data) {
+int TcpPeer::Open(Socket socket) {
+  const int error = poller_->Add(socket, EPOLLIN, this);
+  if (error != 0) return error;
+  const int64_t now = NowMs();
+  socket_ = std::move(socket);
+  buffer_ = std::make_unique<uint8_t[]>(kBufferBytes);
+  liveness_.Heard(now);
+  (void)liveness_.Check(now, now);
+  heard_message_ms_ = now;
+  sent_ms_.store(now);
   std::lock_guard<std::mutex> lock(mutex_);
-  fd_ = fd;
-  epoll_fd_ = epoll_fd;
-  epoll_data_ = epoll_data;
-  said_ms_.store(NowMs(), std::memory_order_relaxed);
   progress_.clear();
+  state_ = State::kOpen;
+  return 0;
 }
+
+// ---- Sending
 
 void TcpPeer::Send(const Header& header, const void* payload,
                    StatusCallback sent) {
-  std::vector<StatusCallback> completed;
-  Status failure;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (fd_ < 0) {
-      failure = shut_.ok() ? Unavailable(label() + " is not connected") : shut_;
-    } else {
-      queue_.emplace_back();
-      Message& message = queue_.back();
-      Encode(header, message.header);
-      message.payload = static_cast<const uint8_t*>(payload);
-      message.payload_bytes = header.payload_bytes;
-      message.sent = std::move(sent);
-      if (!watched_) WriteLocked(&completed);
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (state_ != State::kOpen) {
+    Status why = end_;
+    if (state_ == State::kDialing) {
+      why = FailedPrecondition(label_ + " is not connected yet");
+    } else if (state_ == State::kFlushing) {
+      why = Cancelled("this process closes its connection to " + label_);
     }
+    lock.unlock();
+    if (sent) sent(std::move(why));
+    return;
   }
-  if (!failure.ok()) return sent(failure);
-  for (StatusCallback& callback : completed) callback(OkStatus());
+  Outgoing& message = queue_.PushBack();
+  Encode(header, message.header);
+  message.payload = static_cast<const uint8_t*>(payload);
+  message.payload_bytes = header.payload_bytes;
+  message.written = 0;
+  message.sent = std::move(sent);
+  if (writing_ || armed_ || send_error_ != 0) return;
+  if (t_depth >= kMaxDepth) {
+    armed_ = true;
+    UpdateInterest();
+    return;
+  }
+  writing_ = true;
+  in_flight_.fetch_add(1);
+  Write(&lock);
 }
 
-void TcpPeer::Flush() {
-  std::vector<StatusCallback> completed;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (fd_ >= 0) WriteLocked(&completed);
-  }
-  for (StatusCallback& callback : completed) callback(OkStatus());
-}
-
-void TcpPeer::WriteLocked(std::vector<StatusCallback>* completed) {
-  while (!queue_.empty()) {
-    iovec pieces[kMaxPieces];
-    int count = 0;
-    for (Message& message : queue_) {
-      if (count + 2 > kMaxPieces) break;
-      size_t skip = message.done;
+void TcpPeer::Write(std::unique_lock<std::mutex>* lock) {
+  StatusCallback completed[kBatch];
+  size_t completions = 0;
+  while (completions < kBatch && !queue_.empty() &&
+         (state_ == State::kOpen || state_ == State::kFlushing)) {
+    // The headers are copied, since the queue may move in memory while this
+    // thread is in the kernel without the lock.
+    uint8_t headers[kBatch][Header::kBytes];
+    iovec parts[2 * kBatch];
+    size_t count = 0;
+    uint64_t total = 0;
+    const size_t messages = std::min(queue_.size(), kBatch - completions);
+    for (size_t i = 0; i < messages; ++i) {
+      const Outgoing& message = queue_.at(i);
+      uint64_t skip = message.written;
       if (skip < Header::kBytes) {
-        pieces[count++] = {message.header + skip, Header::kBytes - skip};
+        std::memcpy(headers[i], message.header, Header::kBytes);
+        parts[count++] = {headers[i] + skip, Header::kBytes - skip};
         skip = 0;
       } else {
         skip -= Header::kBytes;
       }
-      if (message.payload_bytes > skip) {
-        pieces[count++] = {const_cast<uint8_t*>(message.payload) + skip,
-                           message.payload_bytes - skip};
+      if (skip < message.payload_bytes) {
+        parts[count++] = {const_cast<uint8_t*>(message.payload) + skip,
+                          message.payload_bytes - skip};
       }
+      total += message.left();
     }
-    msghdr batch = {};
-    batch.msg_iov = pieces;
-    batch.msg_iovlen = count;
-    ssize_t written = sendmsg(fd_, &batch, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        WatchLocked(true);
-      } else {
-        // Reading says the same, and there the peer is given up.
-        shutdown(fd_, SHUT_RDWR);
-        WatchLocked(false);
-      }
+    msghdr text{};
+    text.msg_iov = parts;
+    text.msg_iovlen = count;
+    lock->unlock();
+    const ssize_t sent = sendmsg(socket_.fd(), &text, MSG_NOSIGNAL);
+    const int error = errno;
+    lock->lock();
+    if (sent < 0) {
+      if (error == EINTR) continue;
+      if (error != EAGAIN && error != EWOULDBLOCK) send_error_ = error;
+      break;
+    }
+    sent_ms_.store(NowMs(), std::memory_order_relaxed);
+    auto left = static_cast<uint64_t>(sent);
+    while (left > 0) {
+      Outgoing& message = queue_.at(0);
+      const uint64_t part = std::min(left, message.left());
+      message.written += part;
+      left -= part;
+      if (message.left() > 0) break;
+      completed[completions++] = queue_.PopFront();
+    }
+    if (static_cast<uint64_t>(sent) < total) break;
+  }
+  writing_ = false;
+  const bool more = !queue_.empty() && send_error_ == 0 &&
+                    (state_ == State::kOpen || state_ == State::kFlushing);
+  if (more != armed_) {
+    armed_ = more;
+    UpdateInterest();
+  }
+  bool attend =
+      send_error_ != 0 || (state_ == State::kFlushing && queue_.empty());
+  lock->unlock();
+
+  ++t_depth;
+  for (size_t i = 0; i < completions; ++i) {
+    if (completed[i]) completed[i](OkStatus());
+  }
+  --t_depth;
+  if (in_flight_.fetch_sub(1) == 1 && ending_.load()) attend = true;
+  if (attend) owner_->NeedAttention();
+}
+
+void TcpPeer::UpdateInterest() {
+  if (state_ != State::kOpen && state_ != State::kFlushing) return;
+  poller_->Modify(socket_, (reading_ ? EPOLLIN : 0u) | (armed_ ? EPOLLOUT : 0u),
+                  this);
+}
+
+// ---- Receiving
+
+void TcpPeer::Ready(uint32_t events) {
+  if (ending_.load()) return;
+  if ((events & EPOLLOUT) != 0) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (armed_ && !writing_) {
+      writing_ = true;
+      in_flight_.fetch_add(1);
+      Write(&lock);
+    }
+  }
+  if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) {
+    ReadAndReport(kReadTurns);
+  }
+}
+
+void TcpPeer::ReadNow() {
+  constexpr int kUntilEmpty = 1 << 20;
+  if (!ending_.load()) ReadAndReport(kUntilEmpty);
+}
+
+void TcpPeer::ReadAndReport(int turns) {
+  const Status status = Read(turns);
+  if (status.ok() || ending_.load()) return;
+  if (status.code() == Code::kCancelled) {
+    // The other end closes too. It still reads what is queued here.
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (state_ == State::kFlushing && !shut_ && reading_ && send_error_ == 0) {
+      reading_ = false;
+      UpdateInterest();
       return;
     }
-    said_ms_.store(NowMs(), std::memory_order_relaxed);
-    while (written > 0) {
-      Message& front = queue_.front();
-      const size_t step =
-          std::min<size_t>(written, front.size() - front.done);
-      front.done += step;
-      written -= static_cast<ssize_t>(step);
-      if (front.done < front.size()) break;
-      completed->push_back(std::move(front.sent));
-      queue_.pop_front();
-    }
   }
-  WatchLocked(false);
+  owner_->Broken(this, status);
 }
 
-void TcpPeer::WatchLocked(bool writable) {
-  if (watched_ == writable) return;
-  watched_ = writable;
-  epoll_event event = {};
-  event.events = EPOLLIN | (writable ? EPOLLOUT : 0u);
-  event.data.ptr = epoll_data_;
-  epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd_, &event);
+Status TcpPeer::Read(int turns) {
+  for (int turn = 0; turn < turns; ++turn) {
+    iovec parts[2];
+    int count = 1;
+    const bool direct = payload_left_ > 0 && payload_at_ != nullptr;
+    if (direct) {
+      parts[0] = {payload_at_, payload_left_};
+      parts[1] = {buffer_.get(), kBufferBytes};
+      count = 2;
+    } else {
+      if (begin_ > 0) {
+        std::memmove(buffer_.get(), buffer_.get() + begin_,
+                     end_of_buffer_ - begin_);
+        end_of_buffer_ -= begin_;
+        begin_ = 0;
+      }
+      parts[0] = {buffer_.get() + end_of_buffer_,
+                  kBufferBytes - end_of_buffer_};
+    }
+    const ssize_t got = readv(socket_.fd(), parts, count);
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return OkStatus();
+      return EndOfStream(errno);
+    }
+    if (got == 0) return EndOfStream(0);
+    liveness_.Heard(NowMs());
+    auto bytes = static_cast<size_t>(got);
+    bool drained = false;
+    if (direct) {
+      drained = bytes < payload_left_ + kBufferBytes;
+      const size_t landed = std::min<uint64_t>(bytes, payload_left_);
+      payload_at_ += landed;
+      payload_left_ -= landed;
+      begin_ = 0;
+      end_of_buffer_ = bytes - landed;
+      if (payload_left_ == 0) Arrived();
+    } else {
+      drained = bytes < parts[0].iov_len;
+      end_of_buffer_ += bytes;
+    }
+    Status status = Parse();
+    if (!status.ok()) return status;
+    // The poller tells when there is more.
+    if (drained) return OkStatus();
+  }
+  return OkStatus();
 }
 
-void TcpPeer::Shut(const Status& why) {
-  std::deque<Message> unsent;
+Status TcpPeer::Parse() {
+  for (;;) {
+    if (payload_left_ > 0) {
+      const size_t here =
+          std::min<uint64_t>(end_of_buffer_ - begin_, payload_left_);
+      if (here > 0 && payload_at_ != nullptr) {
+        std::memcpy(payload_at_, buffer_.get() + begin_, here);
+        payload_at_ += here;
+      }
+      begin_ += here;
+      payload_left_ -= here;
+      if (payload_left_ > 0) break;
+      Arrived();
+    }
+    if (end_of_buffer_ - begin_ < Header::kBytes) break;
+    const uint8_t* bytes = buffer_.get() + begin_;
+    begin_ += Header::kBytes;
+    Status status = BeginMessage(bytes);
+    if (!status.ok()) return status;
+  }
+  if (begin_ == end_of_buffer_) begin_ = end_of_buffer_ = 0;
+  return OkStatus();
+}
+
+Status TcpPeer::BeginMessage(const uint8_t* bytes) {
+  Result<Header> header = DecodeHeader(bytes);
+  if (!header.ok()) {
+    return Reason("broke the protocol: it sent " + header.status().message());
+  }
+  header_ = header.value();
+  heard_message_ = true;
+  heard_message_ms_ = NowMs();
+  const uint64_t size = header_.payload_bytes;
+  if (size > max_message_bytes_) {
+    return Reason("broke the protocol: it announced a " + Describe(header_) +
+                  " of " + std::to_string(size) + " bytes, more than " +
+                  std::to_string(max_message_bytes_));
+  }
+  if (header_.kind == Kind::kPing) {
+    if (size == 0) return OkStatus();
+    return Reason("broke the protocol: it sent a ping of " +
+                  std::to_string(size) + " bytes");
+  }
+  landing_ = receiver_->Land(this, header_);
+  if (!landing_.accept) {
+    return Reason("broke the protocol: its " + Describe(header_) + " of " +
+                  std::to_string(size) + " bytes was not expected");
+  }
+  in_message_ = true;
+  payload_at_ = static_cast<uint8_t*>(landing_.data);
+  payload_left_ = size;
+  if (size == 0) Arrived();
+  return OkStatus();
+}
+
+void TcpPeer::Arrived() {
+  in_message_ = false;
+  receiver_->Arrived(this, header_, landing_);
+}
+
+void TcpPeer::TakeIn(const uint8_t* data, size_t bytes) {
+  std::memcpy(buffer_.get(), data, bytes);
+  end_of_buffer_ = bytes;
+  const Status status = Parse();
+  if (!status.ok()) owner_->Broken(this, status);
+}
+
+// ---- Life and end
+
+void TcpPeer::CheckLiveness(int64_t now_ms) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  // What waits in the queue says more than a ping behind it could.
+  const bool can_ping =
+      state_ == State::kOpen && queue_.empty() && !writing_ && send_error_ == 0;
+  lock.unlock();
+  switch (liveness_.Check(
+      now_ms, can_ping ? sent_ms_.load(std::memory_order_relaxed) : now_ms)) {
+    case Liveness::Verdict::kFine:
+      return;
+    case Liveness::Verdict::kPing:
+      Send(Header(), nullptr, nullptr);
+      return;
+    case Liveness::Verdict::kLost:
+      owner_->Broken(this, Reason("was lost: nothing heard for " +
+                                  Seconds(liveness_.SilenceMs(now_ms))));
+      return;
+  }
+}
+
+Status TcpPeer::Reason(const std::string& what) const {
+  const std::string ago = Seconds(NowMs() - heard_message_ms_) + " ago";
+  const std::string last =
+      heard_message_
+          ? "the last thing heard was a " + Describe(header_) + " " + ago
+          : "it connected " + ago + " and sent nothing";
+  const bool expected = end_expected_.load() || closing_.load();
+  return Status(expected ? Code::kCancelled : Code::kUnavailable,
+                label_ + " " + what + "; " + last);
+}
+
+Status TcpPeer::EndOfStream(int error) const {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    fd_ = -1;
-    watched_ = false;
-    shut_ = why;
-    unsent.swap(queue_);
+    // A failed send takes the reason off the socket.
+    if (error == 0) error = send_error_;
   }
-  for (Message& message : unsent) message.sent(why);
+  if (error == 0) {
+    return Reason("closed the connection (its process ended)");
+  }
+  if (error == ECONNRESET || error == EPIPE) {
+    return Reason("reset the connection (its process ended)");
+  }
+  return Reason("was lost: " + ErrorText(error));
 }
 
-bool TcpPeer::HasUnsent() const {
+void TcpPeer::BeginClose() {
+  closing_.store(true);
   std::lock_guard<std::mutex> lock(mutex_);
-  return !queue_.empty();
+  if (state_ == State::kOpen) state_ = State::kFlushing;
+}
+
+void TcpPeer::Attend() {
+  if (ending_.load()) return;
+  bool failed = false, over = false;
+  int error = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    error = send_error_;
+    failed = error != 0;
+    if (!failed && state_ == State::kFlushing && queue_.empty() && !writing_ &&
+        !shut_) {
+      shut_ = true;
+      shutdown(socket_.fd(), SHUT_WR);
+      over = !reading_;
+    }
+  }
+  if (failed) {
+    // What the peer sent before it went is still to be read: it may explain.
+    ReadNow();
+    if (!ending_.load()) owner_->Broken(this, EndOfStream(error));
+  } else if (over) {
+    owner_->Broken(this, Reason("closed the connection"));
+  }
+}
+
+void TcpPeer::BeginEnd(const Status& why) {
+  if (ending_.load()) return;
+  why_ = why;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    state_ = State::kEnded;
+    end_ = why;
+  }
+  poller_->Remove(socket_);
+  ending_.store(true);
+}
+
+bool TcpPeer::FinishEnd() {
+  if (told_) return true;
+  // A thread that is in the kernel with a payload, or in a callback, calls for
+  // attention when it is through.
+  if (in_flight_.load() != 0) return false;
+  told_ = true;
+  SendQueue unsent;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::swap(unsent, queue_);
+  }
+  while (!unsent.empty()) {
+    StatusCallback sent = unsent.PopFront();
+    if (sent) sent(why_);
+  }
+  // A forked child may hold a copy of the descriptor, which would keep the
+  // connection alive; the end of the stream does not depend on it.
+  shutdown(socket_.fd(), SHUT_RDWR);
+  socket_.Close();
+  buffer_.reset();
+  if (in_message_) {
+    in_message_ = false;
+    receiver_->Abandoned(this, header_, landing_);
+  }
+  receiver_->Lost(this, why_);
+  return true;
+}
+
+void TcpPeer::EndUnopened(const Status& why) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  state_ = State::kEnded;
+  end_ = why;
+  ending_.store(true);
 }
 
 }  // namespace byteps

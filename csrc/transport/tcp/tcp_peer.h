@@ -1,69 +1,131 @@
-// A named peer's outgoing half: the queue of what waits for the socket.
+// One process at the other end of a TCP connection: the stream of messages in
+// both directions, and its end.
 //
-// Owned by the TCP transport. Any thread may call Send; Open, Flush and Shut
-// are the epoll thread's. Callbacks are never called under the lock.
+//   dialing ──► open ──► flushing ──► ending ──► ended
+//      │          └─────────────────────▲          ▲
+//      └───────────────────────────────────────────┘
+//
+// Owned by the transport. Send, ExpectEnd and progress are for any thread, the
+// rest is for the transport's.
 #ifndef BYTEPS_TRANSPORT_TCP_TCP_PEER_H_
 #define BYTEPS_TRANSPORT_TCP_TCP_PEER_H_
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
+#include "csrc/base/config.h"
+#include "csrc/base/status.h"
+#include "csrc/transport/liveness.h"
+#include "csrc/transport/tcp/poller.h"
+#include "csrc/transport/tcp/send_queue.h"
+#include "csrc/transport/tcp/socket.h"
 #include "csrc/transport/transport.h"
 
 namespace byteps {
 
-class TcpPeer : public Peer {
+class TcpPeer;
+
+// What a peer tells the transport.
+class PeerOwner {
  public:
-  TcpPeer(Transport* transport, ProcessName name, std::string address);
+  virtual ~PeerOwner() = default;
+  // The connection is over. On the transport's thread.
+  virtual void Broken(TcpPeer* peer, const Status& why) = 0;
+  // Attend is to be called soon. From any thread.
+  virtual void NeedAttention() = 0;
+};
 
-  std::string progress() const override;
-  void set_progress(std::string text);
-  const std::string& address() const { return address_; }
+class TcpPeer final : public Peer, public Source {
+ public:
+  TcpPeer(Transport* transport, PeerOwner* owner, Poller* poller,
+          Receiver* receiver, const Config& config, const ProcessName& name,
+          const std::string& address);
 
+  // Any thread.
   void Send(const Header& header, const void* payload, StatusCallback sent);
+  void ExpectEnd() { end_expected_.store(true); }
+  std::string progress() const override;
+  void SetProgress(std::string progress);
 
-  // The socket stands; `epoll_fd` watches it with `epoll_data`.
-  void Open(int fd, int epoll_fd, void* epoll_data);
-  // Sends what the socket takes now.
-  void Flush();
-  // No more sends: what waits completes with `why`. The socket is not closed.
-  void Shut(const Status& why);
-  bool HasUnsent() const;
-  // When something was last given to the socket.
-  int64_t said_ms() const { return said_ms_.load(std::memory_order_relaxed); }
+  // The transport's thread.
+  int Open(Socket socket);  // 0 or errno
+  // Bytes that came together with the end of the greeting.
+  void TakeIn(const uint8_t* data, size_t bytes);
+  void Ready(uint32_t events) override;
+  // Looks for bytes, or the end, that no event has told of yet.
+  void ReadNow();
+  void CheckLiveness(int64_t now_ms);
+  // No more Sends; what is queued still goes out, then the stream ends.
+  void BeginClose();
+  // Refuses all that comes from now on. FinishEnd has to follow until it is
+  // true: it completes the sends, then says Lost.
+  void BeginEnd(const Status& why);
+  bool FinishEnd();
+  // It was never open. Nobody is told.
+  void EndUnopened(const Status& why);
+  // Goes on with what another thread's Send left to do.
+  void Attend();
 
-  std::atomic<bool> expect_end{false};
+  bool ending() const { return ending_.load(); }
 
  private:
-  struct Message {
-    uint8_t header[Header::kBytes];
-    const uint8_t* payload;
-    size_t payload_bytes;
-    size_t done = 0;  // of header and payload together
-    StatusCallback sent;
+  enum class State { kDialing, kOpen, kFlushing, kEnded };
 
-    size_t size() const { return Header::kBytes + payload_bytes; }
-  };
+  // Reads at most `turns` times. OK, or why the stream is over.
+  Status Read(int turns);
+  Status Parse();
+  Status BeginMessage(const uint8_t* bytes);
+  void Arrived();
+  void ReadAndReport(int turns);
+  // mutex_ held by `lock`, released on return; writing_ and in_flight_ are set.
+  void Write(std::unique_lock<std::mutex>* lock);
+  void UpdateInterest();  // mutex_ held
+  // What ended the stream, as a sentence.
+  Status Reason(const std::string& what) const;
+  Status EndOfStream(int error) const;
 
-  // Needs mutex_. Moves the messages that are out to `completed`.
-  void WriteLocked(std::vector<StatusCallback>* completed);
-  void WatchLocked(bool writable);
+  PeerOwner* const owner_;
+  Poller* const poller_;
+  Receiver* const receiver_;
+  const uint64_t max_message_bytes_;
+  const int64_t timeout_ms_;
 
-  const std::string address_;
-  std::atomic<int64_t> said_ms_{0};
+  std::atomic<bool> end_expected_{false};
+  std::atomic<bool> closing_{false};
+  std::atomic<bool> ending_{false};
+  // Threads between becoming the writer and the return of the callbacks.
+  std::atomic<int> in_flight_{0};
+  std::atomic<int64_t> sent_ms_{0};
 
   mutable std::mutex mutex_;
-  std::string progress_;       // guarded by mutex_
-  int fd_ = -1;                // guarded by mutex_; -1: not open
-  int epoll_fd_ = -1;          // guarded by mutex_
-  void* epoll_data_ = nullptr;  // guarded by mutex_
-  bool watched_ = false;       // waits for the socket; guarded by mutex_
-  Status shut_;                // guarded by mutex_
-  std::deque<Message> queue_;  // guarded by mutex_
+  State state_ = State::kDialing;  // guarded by mutex_
+  Status end_;                     // guarded by mutex_; once state_ is kEnded
+  SendQueue queue_;                // guarded by mutex_
+  bool writing_ = false;           // guarded by mutex_; somebody is in sendmsg
+  bool armed_ = false;   // guarded by mutex_; EPOLLOUT goes on with queue_
+  bool reading_ = true;  // guarded by mutex_; false after the end of stream
+  bool shut_ = false;    // guarded by mutex_; our end of stream is out
+  int send_error_ = 0;   // guarded by mutex_
+  std::string progress_ = "not tried yet";  // guarded by mutex_
+
+  // The transport's thread only; socket_ also for the writer, which in_flight_
+  // protects from its end.
+  Socket socket_;
+  Liveness liveness_;
+  std::unique_ptr<uint8_t[]> buffer_;
+  size_t begin_ = 0, end_of_buffer_ = 0;
+  Header header_;  // the last one that came
+  bool heard_message_ = false;
+  int64_t heard_message_ms_ = 0;
+  bool in_message_ = false;  // between Land and Arrived
+  Landing landing_;
+  uint8_t* payload_at_ = nullptr;  // null: discard
+  uint64_t payload_left_ = 0;
+  Status why_;
+  bool told_ = false;
 };
 
 }  // namespace byteps

@@ -1,19 +1,23 @@
-// The transport that is always there: one TCP connection for each pair of
-// processes, one epoll thread for each process.
+// The transport that is always there: one TCP connection to each peer, all of
+// them on one thread with epoll.
 //
-// A send goes out on the caller's thread as far as the socket takes it; the
-// epoll thread sends the rest. Payloads are read straight into their landing.
-// It needs nothing from the peer but the handshake (wire/handshake.h), and
-// drops whoever does not pass that within seconds.
+// Send writes on the caller's thread while the socket takes it; the rest goes
+// out when the socket has room. Payloads are read straight to where they land.
+// Who connects is a stranger until the handshake (wire/handshake.h) is through:
+// it may send less than 1 KiB, has 5 s, and is dropped with one warning if it
+// turns out to be something else; the job goes on.
 #ifndef BYTEPS_TRANSPORT_TCP_TCP_TRANSPORT_H_
 #define BYTEPS_TRANSPORT_TCP_TCP_TRANSPORT_H_
 
 #include <memory>
 
+#include "csrc/base/config.h"
 #include "csrc/transport/transport.h"
 
 namespace byteps {
 
+// `receiver` must outlive the transport. Close may take longer than its timeout
+// while a host name is being looked up.
 std::unique_ptr<Transport> MakeTcpTransport(const Config& config,
                                             Receiver* receiver);
 

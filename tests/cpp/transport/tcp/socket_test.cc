@@ -1,0 +1,62 @@
+#include "csrc/transport/tcp/socket.h"
+
+#include <gtest/gtest.h>
+
+namespace byteps {
+namespace {
+
+TEST(SplitAddress, TakesNamesAndBothFamilies) {
+  Result<HostPort> name = SplitAddress("gpu-3.example.org:2222");
+  ASSERT_TRUE(name.ok());
+  EXPECT_EQ(name.value().host, "gpu-3.example.org");
+  EXPECT_EQ(name.value().port, 2222);
+  Result<HostPort> v4 = SplitAddress("10.0.0.1:1");
+  ASSERT_TRUE(v4.ok());
+  EXPECT_EQ(v4.value().host, "10.0.0.1");
+  EXPECT_EQ(v4.value().port, 1);
+  Result<HostPort> v6 = SplitAddress("[fe80::1]:65535");
+  ASSERT_TRUE(v6.ok());
+  EXPECT_EQ(v6.value().host, "fe80::1");
+  EXPECT_EQ(v6.value().port, 65535);
+}
+
+TEST(SplitAddress, NamesWhatItGotWhenThatIsNoAddress) {
+  for (const char* bad :
+       {"", ":", "host", "host:", ":2222", "host:0", "host:65536", "host:-1",
+        "host:22x", "host:222222", "::1:2222", "[]:1", "host: 22"}) {
+    Result<HostPort> result = SplitAddress(bad);
+    EXPECT_FALSE(result.ok()) << bad;
+    EXPECT_EQ(
+        result.status().message(),
+        std::string("address must be host:port. Received: \"") + bad + "\"");
+  }
+}
+
+TEST(Endpoint, PrintsAsItIsWritten) {
+  const std::vector<Endpoint> v4 = ParseNumeric({"10.1.2.3", 22});
+  ASSERT_EQ(v4.size(), 1u);
+  EXPECT_EQ(ToString(v4[0]), "10.1.2.3:22");
+  const std::vector<Endpoint> v6 = ParseNumeric({"::1", 22});
+  ASSERT_EQ(v6.size(), 1u);
+  EXPECT_EQ(ToString(v6[0]), "[::1]:22");
+  EXPECT_EQ(HostOf(ParseNumeric({"::ffff:10.0.0.9", 1})[0]), "10.0.0.9");
+}
+
+TEST(Endpoint, KnowsLoopback) {
+  EXPECT_TRUE(IsLoopback(ParseNumeric({"127.0.1.1", 1})[0]));
+  EXPECT_TRUE(IsLoopback(ParseNumeric({"::1", 1})[0]));
+  EXPECT_FALSE(IsLoopback(ParseNumeric({"10.127.0.1", 1})[0]));
+  EXPECT_FALSE(IsLoopback(ParseNumeric({"fe80::1", 1})[0]));
+}
+
+TEST(ParseNumeric, AsksNobody) {
+  EXPECT_TRUE(ParseNumeric({"localhost", 22}).empty());
+}
+
+TEST(ErrorText, FitsIntoASentence) {
+  EXPECT_EQ(ErrorText(ECONNREFUSED), "connection refused");
+  EXPECT_EQ(ErrorText(ENOBUFS), "no buffer space available");
+}
+
+}  // namespace
+}  // namespace byteps

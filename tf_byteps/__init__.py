@@ -1,0 +1,158 @@
+"""Trains Keras and TensorFlow models on many machines by push-pull.
+
+Workers push gradients to summation servers and pull the sums back. With a
+strategy nothing else changes:
+
+    strategy = tf_byteps.BytePSStrategy()
+    with strategy.scope():
+        model = ...
+    model.fit(dataset)
+
+The functions of Horovod and BytePS are here as well: `init`, `rank`, `push_pull`,
+`DistributedOptimizer`, …
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tf_byteps.errors import *  # noqa: F403
+from tf_byteps.errors import __all__ as _error_names
+from tf_byteps.options import Options
+
+__version__ = "0.1.0"
+
+# What needs TensorFlow is loaded on first use: `bps server` and `bps run` never
+# need it.
+_LAZY = {
+    "Average": "ops",
+    "BytePSStrategy": "strategy",
+    "DistributedGradientTape": "tape",
+    "DistributedOptimizer": "optimizer",
+    "Max": "ops",
+    "Min": "ops",
+    "ReduceOp": "ops",
+    "Sum": "ops",
+    "allgather": "ops",
+    "barrier": "ops",
+    "broadcast": "ops",
+    "broadcast_object": "ops",
+    "broadcast_variables": "ops",
+    "push_pull": "ops",
+}
+
+__all__ = [  # noqa: PLE0604
+    "Options",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "num_servers",
+    "rank",
+    "shutdown",
+    "size",
+    *_LAZY,
+    *_error_names,
+]
+
+if TYPE_CHECKING:
+    from tf_byteps.ops import (
+        Average,
+        Max,
+        Min,
+        ReduceOp,
+        Sum,
+        allgather,
+        barrier,
+        broadcast,
+        broadcast_object,
+        broadcast_variables,
+        push_pull,
+    )
+    from tf_byteps.optimizer import DistributedOptimizer
+    from tf_byteps.strategy import BytePSStrategy
+    from tf_byteps.tape import DistributedGradientTape
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tf_byteps' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"tf_byteps.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
+
+
+def init(cluster_resolver: Any = None, options: Options | None = None) -> None:
+    """Joins the job that TF_CONFIG describes; without it this process is alone.
+
+    A second call in the same job does nothing.
+
+    Args:
+        cluster_resolver: Any `tf.distribute.cluster_resolver.ClusterResolver`,
+            instead of TF_CONFIG.
+        options: None takes the environment and the defaults.
+
+    Raises:
+        ClusterError: the cluster description is wrong.
+        StartError: within the start timeout not everybody came.
+    """
+    from tf_byteps import runtime
+
+    runtime.start(cluster_resolver, options)
+
+
+def shutdown() -> None:
+    """Leaves the job; others that still need this worker get an error.
+
+    Called at the end of the process by itself.
+    """
+    from tf_byteps import runtime
+
+    runtime.stop()
+
+
+def is_initialized() -> bool:
+    """Whether this process is in a job."""
+    from tf_byteps import runtime
+
+    return runtime.current() is not None
+
+
+def rank() -> int:
+    """This worker's index, in [0, size())."""
+    from tf_byteps import runtime
+
+    return runtime.require("rank").rank
+
+
+def size() -> int:
+    """The number of workers."""
+    from tf_byteps import runtime
+
+    return runtime.require("size").size
+
+
+def local_rank() -> int:
+    """This worker's index among those of its host, in [0, local_size())."""
+    from tf_byteps import runtime
+
+    return runtime.require("local_rank").cluster.local_rank
+
+
+def local_size() -> int:
+    """The number of workers on this host."""
+    from tf_byteps import runtime
+
+    return runtime.require("local_size").cluster.local_size
+
+
+def num_servers() -> int:
+    """The number of summation servers: the dedicated ones, else one a worker."""
+    from tf_byteps import runtime
+
+    return runtime.require("num_servers").cluster.num_servers

@@ -1,0 +1,113 @@
+"""The `bps` command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import tf_byteps
+from tf_byteps import config
+from tf_byteps.errors import Error
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `bps` and returns its exit status."""
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    try:
+        return args.function(args)
+    except Error as err:
+        print(f"bps {args.command}: {err}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bps", description="Push-pull training of Keras and TensorFlow models."
+    )
+    parser.add_argument("--version", action="version", version=tf_byteps.__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    run = commands.add_parser(
+        "run",
+        help="run a script as a job on this host",
+        description="Runs a script as every worker of a job on this host. The exit "
+        "status is that of the first process to fail.",
+    )
+    run.add_argument(
+        "-n", type=int, required=True, metavar="WORKERS", help="number of workers"
+    )
+    run.add_argument(
+        "-s",
+        type=int,
+        default=0,
+        metavar="SERVERS",
+        help="number of dedicated servers; 0 (the default): every worker serves",
+    )
+    run.add_argument(
+        "--no-prefix",
+        action="store_true",
+        help="do not begin each line with who wrote it",
+    )
+    settings = run.add_argument_group("settings of all processes")
+    for field in config.FIELDS:
+        if field.option:
+            settings.add_argument(
+                f"--{field.name.replace('_', '-')}",
+                dest=field.name,
+                metavar=field.type.__name__.upper(),
+                help=f"{field.help} Default: {field.default}".replace("%", "%%"),
+            )
+    run.add_argument("script", help="a Python script, or a program")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    run.set_defaults(function=_run)
+
+    server = commands.add_parser(
+        "server",
+        help="run one dedicated summation server",
+        description="Runs the summation server that TF_CONFIG describes, until all "
+        "workers have left.",
+    )
+    server.set_defaults(function=_server)
+
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what this machine and build can do",
+        description="Says what this machine and build can do and, with TF_CONFIG, "
+        "whether the cluster's processes can be reached.",
+    )
+    doctor.set_defaults(function=_doctor)
+    return parser
+
+
+def _run(args: argparse.Namespace) -> int:
+    from tf_byteps import launch
+
+    given = {
+        field.name: value
+        for field in config.FIELDS
+        if (value := getattr(args, field.name, None)) is not None
+    }
+    config.resolve(given)  # a bad value is an error here, not in every process
+    environment = {config.PREFIX + name.upper(): v for name, v in given.items()}
+    return launch.run(
+        [args.script, *args.arguments],
+        workers=args.n,
+        servers=args.s,
+        environment=environment,
+        prefix=not args.no_prefix,
+    )
+
+
+def _server(args: argparse.Namespace) -> int:
+    from tf_byteps import server
+
+    server.run_server()
+    return 0
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from tf_byteps import doctor
+
+    return doctor.run_doctor()

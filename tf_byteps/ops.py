@@ -1,0 +1,394 @@
+"""Push-pull, broadcast and allgather for tensors, eagerly and in graphs.
+
+Every call becomes one TensorFlow operation that is tied to a handle, one per
+tensor name. TensorFlow runs operations on different handles concurrently and
+those on one handle in program order, and never folds, merges or prunes any.
+
+A name pairs the tensors of the workers. Calls without one get a name from where
+they stand: in a graph from the functions around them and their place in the
+trace (the same after a retrace), eagerly one for each kind of call. So workers
+that run the same program agree, and a loop of eager calls makes no new names.
+"""
+
+from __future__ import annotations
+
+import enum
+import pickle
+import re
+import threading
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_byteps import _native, errors, runtime
+
+
+class ReduceOp(enum.Enum):
+    """How the tensors of all workers become one."""
+
+    AVERAGE = "Average"
+    SUM = "Sum"
+    MIN = "Min"
+    MAX = "Max"
+
+    def __repr__(self) -> str:
+        return f"tf_byteps.{self.value}"
+
+
+Average = ReduceOp.AVERAGE
+Sum = ReduceOp.SUM
+Min = ReduceOp.MIN
+Max = ReduceOp.MAX
+
+_FLOATING = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
+_REDUCIBLE = (
+    *_FLOATING,
+    tf.int8,
+    tf.int16,
+    tf.int32,
+    tf.int64,
+    tf.uint8,
+    tf.bool,
+)
+_INTERNAL = "tf_byteps/"
+
+_handles: dict[str, tf.Tensor] = {}
+_handles_lock = threading.Lock()
+
+
+def push_pull(
+    tensor: Any,
+    name: str | None = None,
+    op: ReduceOp = Average,
+    priority: int | None = None,
+    compression: None = None,
+) -> Any:
+    """Combines a tensor with the tensors of the same name on all workers.
+
+    Args:
+        tensor: A `tf.Tensor`, NumPy array, number or `tf.IndexedSlices`; of the
+            same shape and type on all workers (slices: any number of rows).
+        name: Pairs the workers' tensors. None: the call's own (see above).
+        op: `Average`, `Sum`, `Min` or `Max`. Average needs a floating type.
+            float16 and bfloat16 are summed in float32. For bool, `Sum` and
+            `Max` are "or", `Min` is "and".
+        priority: Larger goes first; None is 0.
+        compression: None; kept for scripts that pass it.
+
+    Returns:
+        The combined tensor, of the same shape and type. For
+        `tf.IndexedSlices` the rows of all workers one behind the other (their
+        meaning is their sum), values divided by the number of workers for
+        `Average`.
+
+    Raises:
+        NotInitializedError: before `init()`.
+        tf.errors.InvalidArgumentError: the workers disagree about the tensor.
+        tf.errors.UnavailableError: a process of the job is gone.
+    """
+    job = runtime.require("push_pull")
+    op = _checked_op(op)
+    _check_compression(compression)
+    if isinstance(tensor, tf.IndexedSlices):
+        return _push_pull_slices(tensor, name, op, priority, job)
+    tensor = _to_tensor(tensor, "push_pull")
+    _check_reducible(tensor.dtype, op)
+    if not job.distributed:
+        return tf.identity(tensor)
+    name = _name_for(name, "push_pull")
+    return _ops().tf_byteps_push_pull(
+        handle=_handle(name),
+        tensor=tensor,
+        tensor_name=name,
+        operation=op.value,
+        priority=priority or 0,
+    )
+
+
+def broadcast(tensor: Any, root_rank: int = 0, name: str | None = None) -> tf.Tensor:
+    """Returns the tensor of worker `root_rank` on all workers, bit for bit.
+
+    Args:
+        tensor: A dense tensor of the same shape and type on all workers; any
+            type of plain numbers.
+        root_rank: The worker whose values count, in [0, size()).
+        name: Pairs the workers' tensors, see `push_pull`.
+
+    Raises:
+        NotInitializedError, tf.errors.InvalidArgumentError,
+        tf.errors.UnavailableError: as `push_pull`.
+    """
+    job = runtime.require("broadcast")
+    root_rank = _checked_root(root_rank, job.size)
+    tensor = _to_tensor(tensor, "broadcast")
+    _check_sendable(tensor.dtype, "broadcast")
+    if not job.distributed:
+        return tf.identity(tensor)
+    name = _name_for(name, "broadcast")
+    return _ops().tf_byteps_broadcast(
+        handle=_handle(name), tensor=tensor, tensor_name=name, root_rank=root_rank
+    )
+
+
+def allgather(tensor: Any, name: str | None = None) -> Any:
+    """Concatenates the tensors of all workers along the first dimension.
+
+    Args:
+        tensor: At least one dimension; all but the first are the same on all
+            workers. A `tf.IndexedSlices` gives the slices of all workers.
+        name: Pairs the workers' tensors, see `push_pull`.
+
+    Returns:
+        Shape `[sum of the first dimensions, ...]`, in rank order.
+
+    Raises:
+        NotInitializedError, tf.errors.InvalidArgumentError,
+        tf.errors.UnavailableError: as `push_pull`.
+    """
+    job = runtime.require("allgather")
+    if isinstance(tensor, tf.IndexedSlices):
+        name = _name_for(name, "allgather")
+        return tf.IndexedSlices(
+            allgather(tensor.values, f"{name}/values"),
+            allgather(tensor.indices, f"{name}/indices"),
+            tensor.dense_shape,
+        )
+    tensor = _to_tensor(tensor, "allgather")
+    _check_sendable(tensor.dtype, "allgather")
+    if tensor.shape.rank == 0:
+        raise errors.ArgumentError(
+            "allgather: expected a tensor with at least one dimension to "
+            f"concatenate along. Received: a scalar of type {tensor.dtype.name}"
+        )
+    if not job.distributed:
+        return tf.identity(tensor)
+    name = _name_for(name, "allgather")
+    return _ops().tf_byteps_allgather(
+        handle=_handle(name), tensor=tensor, tensor_name=name
+    )
+
+
+def broadcast_variables(variables: Any, root_rank: int = 0) -> None:
+    """Gives every variable the value that it has on worker `root_rank`.
+
+    Args:
+        variables: `tf.Variable`s or Keras variables, in the same order on all
+            workers; names do not matter.
+        root_rank: The worker whose values count.
+    """
+    job = runtime.require("broadcast_variables")
+    root_rank = _checked_root(root_rank, job.size)
+    if not job.distributed:
+        return
+    for position, variable in enumerate(variables):
+        value = tf.convert_to_tensor(variable)
+        name = f"{_INTERNAL}broadcast_variables/{position}"
+        variable.assign(broadcast(value, root_rank, name))
+
+
+def broadcast_object(obj: Any, root_rank: int = 0) -> Any:
+    """Returns worker `root_rank`'s object on all workers. Eager only.
+
+    Args:
+        obj: Anything that pickles; only the root's counts. The workers of a
+            job trust each other: what they receive is unpickled.
+        root_rank: The worker whose object counts.
+    """
+    job = runtime.require("broadcast_object")
+    root_rank = _checked_root(root_rank, job.size)
+    if not job.distributed:
+        return obj
+    name = f"{_INTERNAL}broadcast_object"
+    is_root = job.rank == root_rank
+    data = np.frombuffer(pickle.dumps(obj) if is_root else b"", np.uint8)
+    size = broadcast(np.int64(data.size), root_rank, f"{name}/size")
+    if not is_root:
+        data = np.zeros(int(size), np.uint8)
+    data = broadcast(data, root_rank, f"{name}/data").numpy()
+    return obj if is_root else pickle.loads(data.tobytes())
+
+
+def barrier() -> None:
+    """Returns when all workers have called it. Eager only."""
+    job = runtime.require("barrier")
+    if job.distributed:
+        push_pull(np.zeros((), np.uint8), f"{_INTERNAL}barrier", Sum)
+
+
+def _push_pull_slices(
+    slices: tf.IndexedSlices,
+    name: str | None,
+    op: ReduceOp,
+    priority: int | None,
+    job: runtime.Job,
+) -> tf.IndexedSlices:
+    if op not in (Average, Sum):
+        raise errors.ArgumentError(
+            f"push_pull of tf.IndexedSlices: op must be Average or Sum. Received: {op}"
+        )
+    _check_reducible(slices.values.dtype, op)
+    gathered = allgather(slices, name)
+    if op is Average:
+        divisor = tf.cast(job.size, gathered.values.dtype)
+        gathered = tf.IndexedSlices(
+            gathered.values / divisor, gathered.indices, gathered.dense_shape
+        )
+    return gathered
+
+
+def _ops() -> Any:
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    if graph is not None:
+        from tf_byteps import _extended
+
+        if _extended.is_compiled_by_xla(graph):
+            raise errors.ArgumentError(
+                "tf_byteps cannot communicate inside a function that XLA compiles: "
+                "set jit_compile=False (model.compile(..., jit_compile=False) or "
+                "tf.function(jit_compile=False)), or call push_pull outside of it"
+            )
+        # A saved graph would refer to a running job.
+        graph.mark_as_unsaveable(
+            "A function that communicates through tf_byteps cannot be saved: save "
+            "the model without its training functions."
+        )
+    return _native.op_library()
+
+
+def _to_tensor(value: Any, call: str) -> tf.Tensor:
+    if isinstance(value, (tf.RaggedTensor, tf.SparseTensor)):
+        raise errors.ArgumentError(
+            f"{call}: expected a dense tensor or tf.IndexedSlices. "
+            f"Received: a {type(value).__name__}"
+        )
+    return tf.convert_to_tensor(value)
+
+
+def _checked_op(op: Any) -> ReduceOp:
+    if isinstance(op, ReduceOp):
+        return op
+    raise errors.ArgumentError(
+        f"op must be tf_byteps.Average, Sum, Min or Max. Received: {op!r}"
+    )
+
+
+def _check_compression(compression: Any) -> None:
+    if compression is not None:
+        raise errors.ArgumentError(
+            f"compression must be None. Received: {compression!r}"
+        )
+
+
+def _check_reducible(dtype: tf.DType, op: ReduceOp) -> None:
+    if dtype not in _REDUCIBLE:
+        raise errors.ArgumentError(
+            "push_pull: expected a tensor of type "
+            f"{', '.join(d.name for d in _REDUCIBLE)}. Received: {dtype.name}"
+        )
+    if op is Average and dtype not in _FLOATING:
+        raise errors.ArgumentError(
+            f"push_pull: Average of {dtype.name} is not defined; use "
+            "op=tf_byteps.Sum, or cast to a floating type"
+        )
+
+
+def _check_sendable(dtype: tf.DType, call: str) -> None:
+    if dtype in (tf.string, tf.resource, tf.variant) or dtype.is_quantized:
+        raise errors.ArgumentError(
+            f"{call}: expected a tensor of plain numbers. Received: {dtype.name}"
+        )
+
+
+def _checked_root(root_rank: Any, size: int) -> int:
+    if isinstance(root_rank, (int, np.integer)) and 0 <= root_rank < size:
+        return int(root_rank)
+    raise errors.ArgumentError(
+        f"root_rank must be an integer in [0, {size}). Received: {root_rank!r}"
+    )
+
+
+def _name_for(name: str | None, kind: str) -> str:
+    if name is not None:
+        if not isinstance(name, str) or not name:
+            raise errors.ArgumentError(
+                f"{kind}: name must be a string that is not empty. Received: {name!r}"
+            )
+        return name
+    if tf.executing_eagerly():
+        return f"{_INTERNAL}eager/{kind}"
+    graph = tf.compat.v1.get_default_graph()
+    return f"{_INTERNAL}{_graph_path(graph)}/{_next(graph, kind)}"
+
+
+def _graph_path(graph: Any) -> str:
+    """A name for a graph that is the same on all workers and in every trace."""
+    path = getattr(graph, "_tf_byteps_path", None)
+    if path is None:
+        # TensorFlow numbers the functions of a process; the number says how often
+        # something was traced, not what.
+        path = re.sub(r"(_\d+)+$", "", getattr(graph, "name", "graph"))
+        outer = getattr(graph, "outer_graph", None)
+        if hasattr(outer, "outer_graph"):  # a function inside a function
+            path = f"{_graph_path(outer)}/{_next(outer, path)}"
+        graph._tf_byteps_path = path
+    return path
+
+
+def _next(graph: Any, kind: str) -> str:
+    counters = getattr(graph, "_tf_byteps_counters", None)
+    if counters is None:
+        counters = graph._tf_byteps_counters = {}
+    count = counters[kind] = counters.get(kind, -1) + 1
+    return f"{kind}.{count}"
+
+
+def _handle(name: str) -> tf.Tensor:
+    """The handle of a tensor name, made once and outside of all functions."""
+    with tf.init_scope():
+        if not tf.executing_eagerly():
+            # A TensorFlow 1 graph: handles live in it.
+            with tf.device("/CPU:0"):
+                return _native.op_library().tf_byteps_tensor_handle(tensor_name=name)
+        with _handles_lock:
+            handle = _handles.get(name)
+            if handle is None:
+                with tf.device("/CPU:0"):
+                    handle = _native.op_library().tf_byteps_tensor_handle(
+                        tensor_name=name
+                    )
+                _handles[name] = handle
+            return handle
+
+
+@tf.RegisterGradient("TfByteps>PushPull")
+def _push_pull_gradient(op: tf.Operation, gradient: tf.Tensor) -> list:
+    """A sum's gradient is the sum of the gradients, an average's the average."""
+    operation = op.get_attr("operation").decode()
+    if operation not in ("Sum", "Average"):
+        raise LookupError(f"push_pull with op={operation} has no gradient")
+    name = op.get_attr("tensor_name").decode()
+    gradient = tf.convert_to_tensor(gradient)
+    return [None, push_pull(gradient, f"{name}/gradient", ReduceOp(operation))]
+
+
+@tf.RegisterGradient("TfByteps>Broadcast")
+def _broadcast_gradient(op: tf.Operation, gradient: tf.Tensor) -> list:
+    """All workers' gradients belong to the root."""
+    name = op.get_attr("tensor_name").decode()
+    total = push_pull(tf.convert_to_tensor(gradient), f"{name}/gradient", Sum)
+    if runtime.require("broadcast").rank == op.get_attr("root_rank"):
+        return [None, total]
+    return [None, tf.zeros_like(total)]
+
+
+@tf.RegisterGradient("TfByteps>Allgather")
+def _allgather_gradient(op: tf.Operation, gradient: tf.Tensor) -> list:
+    """Each worker gets what all workers say of its own rows."""
+    name = op.get_attr("tensor_name").decode()
+    total = push_pull(tf.convert_to_tensor(gradient), f"{name}/gradient", Sum)
+    rows = tf.shape(op.inputs[1])[:1]
+    all_rows = allgather(rows, f"{name}/gradient/rows")
+    rank = runtime.require("allgather").rank
+    begin = tf.reduce_sum(all_rows[:rank])
+    return [None, total[begin : begin + rows[0]]]
