@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import json
@@ -161,7 +162,8 @@ class _Job:
             "TF_BYTEPS_JOB_TOKEN": secrets.token_hex(16),
             "PYTHONUNBUFFERED": "1",
         }
-        server = [sys.executable, "-m", "tf_byteps", "server"]
+        # -P: what lies in this folder is no reason to import it.
+        server = [sys.executable, "-P", "-m", "tf_byteps", "server"]
         for index in range(self._servers):
             self._spawn(server, "server", "ps", index, cluster, shared)
         for index in range(self._workers):
@@ -297,10 +299,8 @@ def _die_with_parent() -> None:
 
 
 def _signal(child: _Child, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.process.pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def _say(text: str) -> None:

@@ -89,7 +89,7 @@ def push_pull(
     """
     job = runtime.require("push_pull")
     op = _checked_op(op)
-    _check_compression(compression)
+    check_compression(compression)
     if isinstance(tensor, tf.IndexedSlices):
         return _push_pull_slices(tensor, name, op, priority, job)
     tensor = _to_tensor(tensor, "push_pull")
@@ -104,6 +104,67 @@ def push_pull(
         operation=op.value,
         priority=priority or 0,
     )
+
+
+def push_pull_all(tensors: Any, op: ReduceOp = Average) -> list:
+    """Combines several tensors with their counterparts, all at the same time.
+
+    The first goes first: with gradients in the order of the layers those that the
+    next step needs first. One alone goes before them all, since something waits
+    for it.
+
+    Args:
+        tensors: What `push_pull` takes, the same number on all workers; None stays
+            None. Integers are averaged as TensorFlow divides them: rounded down.
+        op: As for `push_pull`.
+
+    Returns:
+        The combined tensors, in the same order.
+    """
+    tensors = list(tensors)
+    if len(tensors) > 1 and tf.executing_eagerly():
+        # One after the other otherwise.
+        return list(_combine_in_graph(tensors, op))
+    return _combine(tensors, op)
+
+
+def combine_gradients(gradients: Any, op: ReduceOp, sparse_as_dense: bool) -> list:
+    """`push_pull_all` for gradients: unless there is nobody else.
+
+    Args:
+        gradients: Of all trainable variables; None stays None.
+        op: `Average` or `Sum`.
+        sparse_as_dense: Whether `tf.IndexedSlices` are made dense before.
+    """
+    gradients = list(gradients)
+    if not runtime.require("combining gradients").distributed:
+        return gradients
+    if sparse_as_dense:
+        gradients = [
+            g if g is None else tf.convert_to_tensor(g) for g in gradients
+        ]
+    return push_pull_all(gradients, op)
+
+
+def _combine(tensors: list, op: ReduceOp) -> list:
+    urgent = 2**20 if len(tensors) == 1 else 0
+    return [
+        None if tensor is None else _combine_one(tensor, op, urgent - position)
+        for position, tensor in enumerate(tensors)
+    ]
+
+
+_combine_in_graph = tf.function(_combine, autograph=False)
+
+
+def _combine_one(tensor: Any, op: ReduceOp, priority: int) -> Any:
+    if isinstance(tensor, tf.IndexedSlices):
+        return push_pull(tensor, op=op, priority=priority)
+    tensor = tf.convert_to_tensor(tensor)
+    if op is Average and tensor.dtype.is_integer:
+        total = push_pull(tensor, op=Sum, priority=priority)
+        return total // tf.cast(runtime.require("push_pull").size, tensor.dtype)
+    return push_pull(tensor, op=op, priority=priority)
 
 
 def broadcast(tensor: Any, root_rank: int = 0, name: str | None = None) -> tf.Tensor:
@@ -148,12 +209,9 @@ def allgather(tensor: Any, name: str | None = None) -> Any:
     """
     job = runtime.require("allgather")
     if isinstance(tensor, tf.IndexedSlices):
-        name = _name_for(name, "allgather")
-        return tf.IndexedSlices(
-            allgather(tensor.values, f"{name}/values"),
-            allgather(tensor.indices, f"{name}/indices"),
-            tensor.dense_shape,
-        )
+        if not job.distributed:
+            return tensor
+        return _allgather_slices(tensor, _name_for(name, "allgather"), 0)
     tensor = _to_tensor(tensor, "allgather")
     _check_sendable(tensor.dtype, "allgather")
     if tensor.shape.rank == 0:
@@ -163,10 +221,7 @@ def allgather(tensor: Any, name: str | None = None) -> Any:
         )
     if not job.distributed:
         return tf.identity(tensor)
-    name = _name_for(name, "allgather")
-    return _ops().tf_byteps_allgather(
-        handle=_handle(name), tensor=tensor, tensor_name=name
-    )
+    return _allgather(tensor, _name_for(name, "allgather"), 0)
 
 
 def broadcast_variables(variables: Any, root_rank: int = 0) -> None:
@@ -181,10 +236,21 @@ def broadcast_variables(variables: Any, root_rank: int = 0) -> None:
     root_rank = _checked_root(root_rank, job.size)
     if not job.distributed:
         return
-    for position, variable in enumerate(variables):
-        value = tf.convert_to_tensor(variable)
-        name = f"{_INTERNAL}broadcast_variables/{position}"
-        variable.assign(broadcast(value, root_rank, name))
+    variables = list(variables)
+    values = [tf.convert_to_tensor(variable) for variable in variables]
+    if tf.executing_eagerly():
+        values = _broadcast_in_graph(values, root_rank)
+    else:
+        values = _broadcast_all(values, root_rank)
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def _broadcast_all(tensors: list, root_rank: int) -> list:
+    return [broadcast(tensor, root_rank) for tensor in tensors]
+
+
+_broadcast_in_graph = tf.function(_broadcast_all, autograph=False)
 
 
 def broadcast_object(obj: Any, root_rank: int = 0) -> Any:
@@ -228,13 +294,32 @@ def _push_pull_slices(
             f"push_pull of tf.IndexedSlices: op must be Average or Sum. Received: {op}"
         )
     _check_reducible(slices.values.dtype, op)
-    gathered = allgather(slices, name)
+    if not job.distributed:
+        return slices
+    name = _name_for(name, "push_pull")
+    gathered = _allgather_slices(slices, name, priority or 0)
     if op is Average:
         divisor = tf.cast(job.size, gathered.values.dtype)
         gathered = tf.IndexedSlices(
             gathered.values / divisor, gathered.indices, gathered.dense_shape
         )
     return gathered
+
+
+def _allgather_slices(
+    slices: tf.IndexedSlices, name: str, priority: int
+) -> tf.IndexedSlices:
+    return tf.IndexedSlices(
+        _allgather(slices.values, f"{name}/values", priority),
+        _allgather(slices.indices, f"{name}/indices", priority),
+        slices.dense_shape,
+    )
+
+
+def _allgather(tensor: tf.Tensor, name: str, priority: int) -> tf.Tensor:
+    return _ops().tf_byteps_allgather(
+        handle=_handle(name), tensor=tensor, tensor_name=name, priority=priority
+    )
 
 
 def _ops() -> Any:
@@ -273,7 +358,8 @@ def _checked_op(op: Any) -> ReduceOp:
     )
 
 
-def _check_compression(compression: Any) -> None:
+def check_compression(compression: Any) -> None:
+    """Raises unless it is what there is: none."""
     if compression is not None:
         raise errors.ArgumentError(
             f"compression must be None. Received: {compression!r}"
@@ -293,8 +379,13 @@ def _check_reducible(dtype: tf.DType, op: ReduceOp) -> None:
         )
 
 
+def is_sendable(dtype: tf.DType) -> bool:
+    """Whether tensors of that type are plain numbers."""
+    return dtype not in (tf.string, tf.resource, tf.variant) and not dtype.is_quantized
+
+
 def _check_sendable(dtype: tf.DType, call: str) -> None:
-    if dtype in (tf.string, tf.resource, tf.variant) or dtype.is_quantized:
+    if not is_sendable(dtype):
         raise errors.ArgumentError(
             f"{call}: expected a tensor of plain numbers. Received: {dtype.name}"
         )

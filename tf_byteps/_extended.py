@@ -1,0 +1,340 @@
+"""What needs TensorFlow's private parts; nothing else in the package does.
+
+`Extended` is the inner half of a `tf.distribute.Strategy`: one replica in this
+process, every exchange with the other workers by `tf_byteps.ops`.
+
+It stands on `MirroredExtended` for variables and datasets, with one local device.
+The replica function runs inline, in this thread and in a plain `ReplicaContext`:
+so `merge_call` is legal inside `tf.cond` and `tf.while_loop`, which Keras needs for
+gradient accumulation, moving averages and `steps_per_execution`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.distribute import (
+    device_util,
+    distribute_lib,
+    distribute_utils,
+    input_lib,
+    input_util,
+    mirrored_strategy,
+    numpy_dataset,
+    values,
+)
+from tensorflow.python.eager import context
+from tensorflow.python.ops import control_flow_util
+from tensorflow.python.trackable import base as trackable
+
+from tf_byteps import ops, runtime
+from tf_byteps.errors import ArgumentError
+
+_REDUCE_OPS = {
+    tf.distribute.ReduceOp.SUM: ops.Sum,
+    tf.distribute.ReduceOp.MEAN: ops.Average,
+}
+
+
+def is_compiled_by_xla(graph: Any) -> bool:
+    """Whether the function that is being traced into `graph` goes to XLA."""
+    return control_flow_util.GraphOrParentsInXlaContext(graph)
+
+
+def is_initialized() -> bool:
+    """Whether TensorFlow has chosen its devices already."""
+    return context.context()._initialized
+
+
+def keras_asks_for_shapes() -> bool:
+    """Whether the caller's caller is Keras, which builds a model by its first batch.
+
+    It takes the mean over all workers of everything in the batch and looks at
+    shapes and types only. Batches may differ in size and hold strings.
+    """
+    frame = sys._getframe(2)
+    return (
+        frame.f_code.co_name == "_maybe_symbolic_build"
+        and frame.f_globals.get("__name__", "").startswith("keras.")
+    )
+
+
+def local_value(value: Any) -> Any:
+    """This replica's part of a structure whose values may be distributed."""
+
+    def local(v: Any) -> Any:
+        return v.values[0] if isinstance(v, values.DistributedValues) else v
+
+    return tf.nest.map_structure(local, value)
+
+
+class Extended(mirrored_strategy.MirroredExtended):
+    """See above. Owned by the strategy, `container_strategy`."""
+
+    def __init__(
+        self,
+        container_strategy: tf.distribute.Strategy,
+        job: runtime.Job,
+        device: str,
+        cluster_resolver: Any,
+    ) -> None:
+        # Not MirroredExtended's: it sets up TensorFlow's own collectives.
+        distribute_lib.StrategyExtendedV1.__init__(self, container_strategy)
+        self._job = job
+        self._cluster_resolver = cluster_resolver
+        self._use_var_policy = False
+        self.experimental_enable_get_next_as_optional = True
+        self._devices = (device_util.canonicalize(device),)
+        host = device_util.canonicalize("/device:CPU:0", self._devices[0])
+        self._input_workers_devices = ((host, self._devices),)
+        self._host_input_device = numpy_dataset.SingleDevice(host)
+
+    # --- who is who --------------------------------------------------------------
+
+    @property
+    def _num_replicas_in_sync(self) -> int:
+        return self._job.size
+
+    def _in_multi_worker_mode(self) -> bool:
+        return self._job.size > 1
+
+    @property
+    def experimental_between_graph(self) -> bool:
+        return self._job.size > 1
+
+    @property
+    def should_checkpoint(self) -> bool:
+        return self._job.rank == 0
+
+    @property
+    def should_save_summary(self) -> bool:
+        return self._job.rank == 0
+
+    def _get_replica_id_in_sync_group(self, replica_id: int) -> int:
+        return self._job.rank + replica_id
+
+    def _get_local_replica_id(self, replica_id_in_sync_group: int) -> int:
+        return replica_id_in_sync_group - self._job.rank
+
+    # --- running -----------------------------------------------------------------
+
+    def _use_merge_call(self) -> bool:
+        return False
+
+    def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        replica_context = distribute_lib.ReplicaContext(
+            self._container_strategy(), self._job.rank
+        )
+        with tf.device(self._devices[0]), replica_context:
+            return fn(
+                *distribute_utils.select_replica(0, args),
+                **distribute_utils.select_replica(0, kwargs),
+            )
+
+    def _replica_ctx_update(
+        self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool
+    ) -> Any:
+        del group
+        if isinstance(var, values.DistributedVariable):
+            var = var._get_replica(0)
+        with tf.device(var.device), tf.name_scope("update"):
+            return fn(var, *args, **kwargs)
+
+    # --- exchange ----------------------------------------------------------------
+
+    def _replica_ctx_all_reduce(
+        self, reduce_op: Any, value: Any, options: Any = None
+    ) -> Any:
+        del options
+        tensors = tf.nest.flatten(value)
+        return tf.nest.pack_sequence_as(value, self._all_reduce(reduce_op, tensors))
+
+    def _reduce_to(
+        self, reduce_op: Any, value: Any, destinations: Any, options: Any
+    ) -> Any:
+        del destinations, options
+        if (
+            distribute_utils.is_mirrored(value)
+            and reduce_op == tf.distribute.ReduceOp.MEAN
+        ):
+            return value  # the same on all workers
+        value = local_value(value)
+        tensors = tf.nest.flatten(value)
+        return tf.nest.pack_sequence_as(value, self._all_reduce(reduce_op, tensors))
+
+    def _batch_reduce_to(
+        self, reduce_op: Any, value_destination_pairs: Any, options: Any
+    ) -> list:
+        del options
+        tensors = [local_value(value) for value, _ in value_destination_pairs]
+        return self._all_reduce(reduce_op, tensors)
+
+    def _all_reduce(self, reduce_op: Any, tensors: list) -> list:
+        if not self._job.distributed:
+            return [
+                t if isinstance(t, tf.IndexedSlices) else tf.convert_to_tensor(t)
+                for t in tensors
+            ]
+        op = _REDUCE_OPS.get(reduce_op)
+        if op is None:
+            raise ArgumentError(
+                "expected tf.distribute.ReduceOp.SUM or MEAN to combine values of "
+                f"replicas. Received: {reduce_op}"
+            )
+        return ops.push_pull_all(tensors, op)
+
+    def _gather_to_implementation(
+        self, value: Any, destinations: Any, axis: Any, options: Any
+    ) -> Any:
+        del destinations, options
+        tensor = tf.convert_to_tensor(local_value(value))
+        if not self._job.distributed:
+            return tensor
+        rank = tensor.shape.rank
+        if rank is None or not isinstance(axis, int) or not -rank <= axis < rank:
+            raise ArgumentError(
+                "gather: axis must be a dimension of the tensor, whose rank must be "
+                f"known. Received: axis {axis}, shape {tensor.shape}"
+            )
+        # What is gathered along comes first, and goes back where it was.
+        order = [axis % rank, *(d for d in range(rank) if d != axis % rank)]
+        if order[0] == 0:
+            return ops.allgather(tensor)
+        gathered = ops.allgather(tf.transpose(tensor, order))
+        return tf.transpose(gathered, [order.index(d) for d in range(rank)])
+
+    def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
+        # Within a process: replicas in sync compute what is written to all.
+        del destinations
+        return tensor
+
+    # --- variables ---------------------------------------------------------------
+
+    def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
+        # What Keras leaves open are a layer's own statistics, such as those of
+        # BatchNormalization: every replica computes others, and all keep the mean.
+        # (Optimizer state is made next to its variable, and is equal anyhow.)
+        if (
+            self._job.distributed
+            and not kwargs.get("trainable", True)
+            and kwargs.get("colocate_with") is None
+            and kwargs.get("aggregation") in (None, tf.VariableAggregation.NONE)
+            and kwargs.get("synchronization")
+            in (None, tf.VariableSynchronization.AUTO)
+            and _is_floating(kwargs)
+        ):
+            kwargs["aggregation"] = tf.VariableAggregation.MEAN
+        return super()._create_variable(next_creator, **kwargs)
+
+    def _get_variable_creator_initial_value(
+        self, replica_id: int, device: str, primary_var: Any, **kwargs: Any
+    ) -> Any:
+        del replica_id, primary_var
+        initial_value = kwargs["initial_value"]
+        if not self._job.distributed or initial_value is None:
+            return initial_value
+
+        def from_worker_0() -> tf.Tensor:
+            with tf.device(device):
+                value = initial_value() if callable(initial_value) else initial_value
+                if isinstance(value, trackable.CheckpointInitialValue):
+                    value = value.wrapped_value
+                value = tf.convert_to_tensor(value, dtype=kwargs.get("dtype"))
+                if not ops.is_sendable(value.dtype):
+                    return value
+                return ops.broadcast(value)
+
+        return from_worker_0
+
+    # --- datasets ----------------------------------------------------------------
+
+    def _input_context(self) -> tf.distribute.InputContext:
+        return tf.distribute.InputContext(
+            num_input_pipelines=self._job.size,
+            input_pipeline_id=self._job.rank,
+            num_replicas_in_sync=self._job.size,
+        )
+
+    def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
+        _check_input_options(options)
+        distributed = input_util.get_distributed_dataset(
+            dataset,
+            self._input_workers_with_options(options),
+            self._container_strategy(),
+            num_replicas_in_sync=self._job.size,
+            input_context=self._input_context(),
+            options=options,
+        )
+        return self._agree_on_length(distributed)
+
+    def _distribute_datasets_from_function(self, dataset_fn: Any, options: Any) -> Any:
+        _check_input_options(options)
+        distributed = input_util.get_distributed_datasets_from_function(
+            dataset_fn,
+            self._input_workers_with_options(options),
+            [self._input_context()],
+            self._container_strategy(),
+            options=options,
+        )
+        return self._agree_on_length(distributed)
+
+    def _agree_on_length(self, dataset: Any) -> Any:
+        """Makes all workers count the same number of batches.
+
+        Workers may hold different numbers. Each step asks who still has data, and
+        who has none gets an empty batch, unless all are infinite; Keras counts
+        steps by the cardinality, which therefore is the largest.
+        """
+        if not self._job.distributed or not tf.executing_eagerly():
+            return dataset
+        own = int(dataset.cardinality)
+        name = "tf_byteps/cardinality"
+        largest, smallest = (
+            int(ops.push_pull(tf.constant(own, tf.int64), f"{name}/{op.value}", op))
+            for op in (ops.Max, ops.Min)
+        )
+        agreed = largest if smallest >= 0 or smallest == largest else tf.data.UNKNOWN_CARDINALITY
+        dataset._cardinality = agreed
+        dataset._enable_get_next_as_optional = (
+            agreed != tf.data.INFINITE_CARDINALITY and self._in_multi_worker_mode()
+        ) or dataset._enable_get_next_as_optional
+        return dataset
+
+    def _make_dataset_iterator(self, dataset: Any) -> Any:
+        raise NotImplementedError(_TF1_ITERATORS)
+
+    def _make_input_fn_iterator(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(_TF1_ITERATORS)
+
+    def _experimental_distribute_values_from_function(self, value_fn: Any) -> Any:
+        value = value_fn(
+            tf.distribute.experimental.ValueContext(self._job.rank, self._job.size)
+        )
+        return distribute_utils.regroup([value], always_wrap=True)
+
+
+_TF1_ITERATORS = (
+    "BytePSStrategy has no TensorFlow 1 iterators: use experimental_distribute_dataset "
+    "or distribute_datasets_from_function"
+)
+
+
+def _is_floating(kwargs: dict[str, Any]) -> bool:
+    dtype = kwargs.get("dtype")
+    if dtype is None:
+        dtype = getattr(kwargs.get("initial_value"), "dtype", None)
+    return dtype is not None and tf.as_dtype(dtype).is_floating
+
+
+def _check_input_options(options: Any) -> None:
+    if (
+        options is not None
+        and options.experimental_replication_mode
+        == tf.distribute.InputReplicationMode.PER_REPLICA
+    ):
+        raise ArgumentError(
+            "a worker of BytePSStrategy has one replica: expected "
+            "InputReplicationMode.PER_WORKER. Received: PER_REPLICA"
+        )

@@ -1,0 +1,62 @@
+"""`DistributedGradientTape`: gradients of all workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tf_byteps import ops
+from tf_byteps.errors import ArgumentError
+
+
+class DistributedGradientTape(tf.GradientTape):
+    """A `tf.GradientTape` whose `gradient` combines those of all workers.
+
+        with tf.GradientTape() as tape:
+            loss = ...
+        tape = tf_byteps.DistributedGradientTape(tape)
+        gradients = tape.gradient(loss, model.trainable_variables)
+
+    It records like the tape that it is made from, and may be made before or after
+    the recording. `jacobian` and `batch_jacobian` are this worker's.
+    """
+
+    def __init__(
+        self,
+        gradtape: tf.GradientTape,
+        compression: None = None,
+        sparse_as_dense: bool = False,
+        op: ops.ReduceOp = ops.Average,
+    ) -> None:
+        """Makes a tape from a tape.
+
+        Args:
+            gradtape: What records.
+            compression: None; kept for scripts that pass it.
+            sparse_as_dense: Whether `tf.IndexedSlices` are combined as dense
+                tensors.
+            op: `Average` or `Sum`.
+        """
+        if not isinstance(gradtape, tf.GradientTape):
+            raise ArgumentError(
+                "DistributedGradientTape: expected a tf.GradientTape. "
+                f"Received: {gradtape!r}"
+            )
+        ops.check_compression(compression)
+        if op not in (ops.Average, ops.Sum):
+            raise ArgumentError(
+                "DistributedGradientTape: op must be tf_byteps.Average or Sum. "
+                f"Received: {op!r}"
+            )
+        # One recording, two views of it.
+        self.__dict__ = gradtape.__dict__
+        self._tf_byteps = (op, sparse_as_dense)
+
+    def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        """As `tf.GradientTape.gradient`, combined over all workers."""
+        gradients = super().gradient(target, sources, *args, **kwargs)
+        op, sparse_as_dense = self._tf_byteps
+        flat = tf.nest.flatten(gradients)
+        combined = ops.combine_gradients(flat, op, sparse_as_dense)
+        return tf.nest.pack_sequence_as(gradients, combined)
