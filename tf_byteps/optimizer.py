@@ -67,6 +67,7 @@ def DistributedOptimizer(  # noqa: N802 as BytePS and Horovod name it
             "DistributedOptimizer: op must be tf_byteps.Average or Sum. "
             f"Received: {op!r}"
         )
+    _share_traced_initial_values()
     optimizer.__class__ = _distributed_class(type(optimizer))
     optimizer._tf_byteps = (op, sparse_as_dense)
     if name is not None:
@@ -82,7 +83,8 @@ class _Distributed:
     def build(self, variables: Any) -> None:
         super().build(variables)
         with tf.init_scope():
-            ops.broadcast_variables(variables)
+            # The others get worker 0's values when they are initialised.
+            ops.broadcast_variables([v for v in variables if _is_initialized(v)])
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
         op, sparse_as_dense = self._tf_byteps
@@ -96,3 +98,41 @@ def _distributed_class(base: type) -> type:
     return type(
         base.__name__, (_Distributed, base), {"__module__": base.__module__}
     )
+
+
+def _is_initialized(variable: Any) -> bool:
+    value = getattr(variable, "value", variable)
+    value = value if isinstance(value, tf.Variable) else variable
+    return bool(value.is_initialized())
+
+
+_entered: list = []
+
+
+def _share_traced_initial_values() -> None:
+    """Lets weights that are made while a function is traced start as worker 0's.
+
+    Keras makes the weights of a model that was not built during the trace of its
+    first step. TensorFlow initialises them after the trace and then runs the step,
+    so what an optimizer does in the trace comes too late for the first gradients.
+    """
+    if _entered or tf.distribute.has_strategy():  # which builds models before
+        return
+
+    def creator(next_creator: Any, **kwargs: Any) -> tf.Variable:
+        job = runtime.current()
+        if (
+            job is not None
+            and job.distributed
+            and kwargs.get("trainable")
+            and not tf.executing_eagerly()
+        ):
+            own = kwargs["initial_value"]
+            kwargs["initial_value"] = lambda: ops.broadcast(
+                own() if callable(own) else own
+            )
+        return next_creator(**kwargs)
+
+    scope = tf.variable_creator_scope(creator)
+    scope.__enter__()
+    _entered.append(scope)
