@@ -75,10 +75,8 @@ def main() -> None:
             metrics=["accuracy"],
         )
     chief = strategy.extended.should_checkpoint
-    model.fit(
-        x, y, args.batch_size, args.epochs, verbose=2 if chief else 0
-    )
-    loss, accuracy = model.evaluate(x_test, y_test, args.batch_size, verbose=0)
+    model.fit(x, y, args.batch_size, args.epochs, verbose=2 if chief else 0)
+    _, accuracy = model.evaluate(x_test, y_test, args.batch_size, verbose=0)
     if chief:
         print(
             f"{strategy.num_replicas_in_sync} worker(s): accuracy {accuracy:.4f} on "

@@ -141,14 +141,14 @@ def local_rank() -> int:
     """This worker's index among those of its host, in [0, local_size())."""
     from tf_byteps import runtime
 
-    return runtime.require("local_rank").cluster.local_rank
+    return runtime.require("local_rank").local_rank
 
 
 def local_size() -> int:
     """The number of workers on this host."""
     from tf_byteps import runtime
 
-    return runtime.require("local_size").cluster.local_size
+    return runtime.require("local_size").local_size
 
 
 def num_servers() -> int:

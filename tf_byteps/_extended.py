@@ -19,7 +19,6 @@ from tensorflow.python.distribute import (
     device_util,
     distribute_lib,
     distribute_utils,
-    input_lib,
     input_util,
     mirrored_strategy,
     numpy_dataset,
@@ -55,10 +54,9 @@ def keras_asks_for_shapes() -> bool:
     shapes and types only. Batches may differ in size and hold strings.
     """
     frame = sys._getframe(2)
-    return (
-        frame.f_code.co_name == "_maybe_symbolic_build"
-        and frame.f_globals.get("__name__", "").startswith("keras.")
-    )
+    return frame.f_code.co_name == "_maybe_symbolic_build" and frame.f_globals.get(
+        "__name__", ""
+    ).startswith("keras.")
 
 
 def local_value(value: Any) -> Any:
@@ -221,8 +219,7 @@ class Extended(mirrored_strategy.MirroredExtended):
             and not kwargs.get("trainable", True)
             and kwargs.get("colocate_with") is None
             and kwargs.get("aggregation") in (None, tf.VariableAggregation.NONE)
-            and kwargs.get("synchronization")
-            in (None, tf.VariableSynchronization.AUTO)
+            and kwargs.get("synchronization") in (None, tf.VariableSynchronization.AUTO)
             and _is_floating(kwargs)
         ):
             kwargs["aggregation"] = tf.VariableAggregation.MEAN
@@ -295,7 +292,11 @@ class Extended(mirrored_strategy.MirroredExtended):
             int(ops.push_pull(tf.constant(own, tf.int64), f"{name}/{op.value}", op))
             for op in (ops.Max, ops.Min)
         )
-        agreed = largest if smallest >= 0 or smallest == largest else tf.data.UNKNOWN_CARDINALITY
+        agreed = (
+            largest
+            if smallest >= 0 or smallest == largest
+            else tf.data.UNKNOWN_CARDINALITY
+        )
         dataset._cardinality = agreed
         dataset._enable_get_next_as_optional = (
             agreed != tf.data.INFINITE_CARDINALITY and self._in_multi_worker_mode()

@@ -11,6 +11,7 @@ import json
 import os
 from typing import Any
 
+from tf_byteps import config
 from tf_byteps.errors import ClusterError
 
 
@@ -211,6 +212,7 @@ def core_options(cluster: Cluster, settings: Any) -> dict[str, Any]:
         "stall_limit_ms": round(settings.stall_limit * 1000),
         "reduce_threads": threads,
         "log_level": settings.log_level,
+        "settings": config.describe(settings),
     }
 
 

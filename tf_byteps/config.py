@@ -54,7 +54,7 @@ class Field:
         if self.type is str:
             return "any text"
         kind = "an integer" if self.type is int else "a number"
-        return f"{kind} from {self.minimum:,g} to {self.maximum:,g}".replace(",", "")
+        return f"{kind} from {self.minimum} to {self.maximum}"
 
     def parse(self, value: Any, source: str) -> Any:
         """Returns `value` in the field's type.
@@ -85,9 +85,7 @@ class Field:
         if good and self.type is not str:
             good = self.minimum <= parsed <= self.maximum
         if not good:
-            raise ConfigError(
-                f"{source} must be {self.allowed}. Received: {value!r}"
-            )
+            raise ConfigError(f"{source} must be {self.allowed}. Received: {value!r}")
         return parsed
 
 
@@ -217,8 +215,9 @@ def resolve(
     known = {field.variable: field for field in FIELDS}
     for variable in environment:
         if variable.startswith(PREFIX) and variable not in known:
+            hint = _hint(variable, known)
             raise ConfigError(
-                f"the environment variable {variable} is unknown{_hint(variable, known)}"
+                f"the environment variable {variable} is unknown{hint}"
                 f"; tf_byteps reads {', '.join(sorted(known))}. "
                 f"Received: {variable}={environment[variable]!r}"
             )

@@ -196,7 +196,7 @@ class _Job:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 no thread runs yet
+                preexec_fn=_die_with_parent,
             )
         except OSError as err:
             raise StartError(f"cannot run {command[0]}: {err.strerror}") from None
@@ -258,8 +258,10 @@ class _Job:
             else:
                 _, child, returncode = event
                 child.returncode = returncode
-                if returncode != 0 and status is None and (
-                    workers_left or not child.is_server or asked == 0
+                if (
+                    returncode != 0
+                    and status is None
+                    and (workers_left or not child.is_server or asked == 0)
                 ):
                     status = 128 - returncode if returncode < 0 else returncode
                     _say(

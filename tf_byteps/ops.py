@@ -140,9 +140,7 @@ def combine_gradients(gradients: Any, op: ReduceOp, sparse_as_dense: bool) -> li
     if not runtime.require("combining gradients").distributed:
         return gradients
     if sparse_as_dense:
-        gradients = [
-            g if g is None else tf.convert_to_tensor(g) for g in gradients
-        ]
+        gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
     return push_pull_all(gradients, op)
 
 

@@ -12,7 +12,7 @@ from tf_byteps import ops, runtime
 from tf_byteps.errors import ArgumentError
 
 
-def DistributedOptimizer(  # noqa: N802 as BytePS and Horovod name it
+def DistributedOptimizer(
     optimizer: keras.optimizers.Optimizer,
     name: str | None = None,
     compression: None = None,
@@ -56,7 +56,9 @@ def DistributedOptimizer(  # noqa: N802 as BytePS and Horovod name it
             "DistributedOptimizer: expected an optimizer that was not used yet; make "
             "a new one, or keras.optimizers.deserialize(keras.optimizers.serialize(it))"
         )
-    if isinstance(tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy):
+    if isinstance(
+        tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy
+    ):
         raise ArgumentError(
             "DistributedOptimizer: inside a strategy's scope gradients are combined "
             "anyway; use the plain optimizer there"
@@ -95,9 +97,7 @@ class _Distributed:
 @functools.cache
 def _distributed_class(base: type) -> type:
     # Saved models name the class that everybody has.
-    return type(
-        base.__name__, (_Distributed, base), {"__module__": base.__module__}
-    )
+    return type(base.__name__, (_Distributed, base), {"__module__": base.__module__})
 
 
 def _is_initialized(variable: Any) -> bool:

@@ -18,6 +18,7 @@ class Job:
     """What a process knows of its job."""
 
     cluster: cluster_lib.Cluster
+    settings: Any  # config.Config
     native: Any  # _core.Runtime; None for a job of one process
 
     @property
@@ -27,6 +28,18 @@ class Job:
     @property
     def size(self) -> int:
         return self.cluster.size
+
+    @property
+    def local_rank(self) -> int:
+        if self.settings.local_rank >= 0:
+            return self.settings.local_rank
+        return self.cluster.local_rank
+
+    @property
+    def local_size(self) -> int:
+        if self.settings.local_size > 0:
+            return self.settings.local_size
+        return self.cluster.local_size
 
     @property
     def distributed(self) -> bool:
@@ -80,12 +93,10 @@ def start(cluster_resolver: Any = None, options: Any = None) -> Job:
             # A wrong build is known before the other processes are kept waiting.
             _native.op_library()
             try:
-                native = core.Runtime.start(
-                    cluster_lib.core_options(cluster, settings)
-                )
+                native = core.Runtime.start(cluster_lib.core_options(cluster, settings))
             except core.StatusError as err:
                 raise errors.StartError(err.args[1]) from None
-        _job = Job(cluster, native)
+        _job = Job(cluster, settings, native)
         return _job
 
 

@@ -82,7 +82,7 @@ def _choose_device(device: str | None, job: runtime.Job) -> str:
     if device is None:
         if not gpus:
             return "CPU:0"
-        local_rank = job.cluster.local_rank
+        local_rank = job.local_rank
         if local_rank >= len(gpus):
             raise ArgumentError(
                 f"this host has {len(gpus)} GPUs, one for each worker on it. Received: "

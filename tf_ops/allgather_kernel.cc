@@ -39,8 +39,7 @@ class AllgatherKernel : public tensorflow::AsyncOpKernel {
     request.priority = priority_;
     request.input = input.tensor_data().data();
     // Called once, when the number of rows of every worker is known.
-    request.allocate =
-        [c](const std::vector<int64_t>& rows) -> Result<void*> {
+    request.allocate = [c](const std::vector<int64_t>& rows) -> Result<void*> {
       tensorflow::TensorShape shape = c->input(1).shape();
       int64_t total = 0;
       for (int64_t r : rows) total += r;

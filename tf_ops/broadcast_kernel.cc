@@ -26,11 +26,10 @@ class BroadcastKernel : public tensorflow::AsyncOpKernel {
     const int64_t workers = runtime->config().num_workers();
     OP_REQUIRES_ASYNC(
         c, root_rank_ >= 0 && root_rank_ < workers,
-        absl::InvalidArgumentError("broadcast of tensor \"" + name_ +
-                                   "\": root_rank must be in [0, " +
-                                   std::to_string(workers) +
-                                   "). Received: " +
-                                   std::to_string(root_rank_)),
+        absl::InvalidArgumentError(
+            "broadcast of tensor \"" + name_ + "\": root_rank must be in [0, " +
+            std::to_string(workers) +
+            "). Received: " + std::to_string(root_rank_)),
         done);
     Result<DType> dtype = ToDType(c->input_dtype(1));
     OP_REQUIRES_ASYNC(c, dtype.ok(), ToTensorFlow(dtype.status()), done);

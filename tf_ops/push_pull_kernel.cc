@@ -58,10 +58,10 @@ class PushPullKernel : public tensorflow::AsyncOpKernel {
 
 // One registration per type: the shape function is not called for eager
 // tensors, so nothing else would keep, say, a string from the kernel.
-#define REGISTER(type)                                  \
-  REGISTER_KERNEL_BUILDER(Name("TfByteps>PushPull")     \
+#define REGISTER(type)                                        \
+  REGISTER_KERNEL_BUILDER(Name("TfByteps>PushPull")           \
                               .Device(tensorflow::DEVICE_CPU) \
-                              .TypeConstraint<type>("T"), \
+                              .TypeConstraint<type>("T"),     \
                           PushPullKernel)
 REGISTER(float);
 REGISTER(double);

@@ -55,8 +55,7 @@ inline Result<DType> ToDType(tensorflow::DataType type) {
         return DType::kOpaque16;
     }
   }
-  return InvalidArgument("tensors of type " +
-                         tensorflow::DataTypeString(type) +
+  return InvalidArgument("tensors of type " + tensorflow::DataTypeString(type) +
                          " cannot be sent; expected a type of plain numbers");
 }
 

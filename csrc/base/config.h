@@ -49,14 +49,11 @@ struct Config {
   int64_t stall_limit_ms = 1800000;
   int reduce_threads = 1;
 
-  uint32_t num_workers() const {
-    return static_cast<uint32_t>(workers.size());
-  }
+  uint32_t num_workers() const { return static_cast<uint32_t>(workers.size()); }
   bool colocated() const { return servers.empty(); }
   // The processes that sum: the dedicated servers, else every worker.
   uint32_t num_servers() const {
-    return static_cast<uint32_t>(colocated() ? workers.size()
-                                             : servers.size());
+    return static_cast<uint32_t>(colocated() ? workers.size() : servers.size());
   }
   ProcessName server_name(uint32_t server) const {
     return {colocated() ? Role::kWorker : Role::kServer, server};

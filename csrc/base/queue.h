@@ -62,8 +62,8 @@ class Queue {
  private:
   mutable std::mutex mutex_;
   std::condition_variable ready_;
-  std::deque<T> items_;   // guarded by mutex_
-  bool closed_ = false;   // guarded by mutex_
+  std::deque<T> items_;  // guarded by mutex_
+  bool closed_ = false;  // guarded by mutex_
 };
 
 }  // namespace byteps

@@ -68,8 +68,8 @@ using StatusCallback = std::function<void(Status)>;
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}            // NOLINT
-  Result(Status status) : status_(std::move(status)) {     // NOLINT
+  Result(T value) : value_(std::move(value)) {}         // NOLINT
+  Result(Status status) : status_(std::move(status)) {  // NOLINT
     assert(!status_.ok());
   }
 

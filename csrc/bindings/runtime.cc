@@ -46,10 +46,19 @@ std::shared_ptr<Runtime> Start(const py::dict& options) {
   const Config config = ToConfig(options);
   ConfigureLog(ToLogLevel(options["log_level"].cast<std::string>()),
                ToString(config.self));
-  Result<std::shared_ptr<Runtime>> runtime = [&config] {
+  LogInfo("settings: " + options["settings"].cast<std::string>());
+  // Ctrl-C ends the wait for others too.
+  bool interrupted = false;
+  Result<std::shared_ptr<Runtime>> runtime = [&config, &interrupted] {
     py::gil_scoped_release released;
-    return Runtime::Start(config);
+    return Runtime::Start(config, [&interrupted] {
+      py::gil_scoped_acquire acquired;
+      if (PyErr_CheckSignals() == 0) return OkStatus();
+      interrupted = true;
+      return Cancelled("interrupted during the start");
+    });
   }();
+  if (interrupted) throw py::error_already_set();
   if (!runtime.ok()) Raise(runtime.status());
   SetCurrentRuntime(runtime.value());
   return runtime.value();

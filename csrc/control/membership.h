@@ -30,8 +30,7 @@ class Membership {
   bool Knows(const ProcessName& who) const { return states_.count(who) > 0; }
   bool IsGone(const ProcessName& who) const;
   // Of `wanted`, those that have not joined yet.
-  std::vector<ProcessName> Absent(
-      const std::vector<ProcessName>& wanted) const;
+  std::vector<ProcessName> Absent(const std::vector<ProcessName>& wanted) const;
   // No worker but self is left.
   bool AllOtherWorkersGone() const;
 

@@ -41,8 +41,8 @@ std::string WaitingText(
   std::string text = "waiting for ";
   for (size_t i = 0; i < missing.size() && i < kShown; ++i) {
     const ProcessName& p = missing[i];
-    const size_t count = p.role == Role::kWorker ? config.workers.size()
-                                                 : config.servers.size();
+    const size_t count =
+        p.role == Role::kWorker ? config.workers.size() : config.servers.size();
     if (i > 0) text += ", ";
     text += ToString(p) + " of " + std::to_string(count) + " at " +
             config.address(p);

@@ -54,8 +54,8 @@ class BufferPool {
 
   const size_t kept_bytes_;
   std::mutex mutex_;
-  size_t free_bytes_ = 0;                          // guarded by mutex_
-  std::map<size_t, std::vector<uint8_t*>> free_;   // guarded by mutex_
+  size_t free_bytes_ = 0;                         // guarded by mutex_
+  std::map<size_t, std::vector<uint8_t*>> free_;  // guarded by mutex_
 };
 
 }  // namespace byteps

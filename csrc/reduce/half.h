@@ -43,7 +43,8 @@ inline float Float16ToFloat(uint16_t half) {
   }
   if (exponent == 0) {
     // Zero and subnormals: an integer times 2^-24, exact in float.
-    const float magnitude = static_cast<float>(mantissa) * 5.9604644775390625e-8f;
+    const float magnitude =
+        static_cast<float>(mantissa) * 5.9604644775390625e-8f;
     return BitsToFloat(sign | FloatToBits(magnitude));
   }
   return BitsToFloat(sign | (exponent + 112) << 23 | mantissa << 13);

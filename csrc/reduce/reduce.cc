@@ -31,7 +31,8 @@ template <typename T>
 struct Sum<T, true> {
   static T Of(T a, T b) {
     using U = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+    return static_cast<T>(
+        static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
   }
 };
 
@@ -45,14 +46,14 @@ struct Max {
   static T Of(T a, T b) { return a < b || b != b ? b : a; }
 };
 
-#define BYTEPS_LOOP(name, type, combine)                               \
-  BYTEPS_CLONES void name(type* __restrict a, const type* __restrict b, \
-                          size_t n) {                                  \
+#define BYTEPS_LOOP(name, type, combine)                                 \
+  BYTEPS_CLONES void name(type* __restrict a, const type* __restrict b,  \
+                          size_t n) {                                    \
     for (size_t i = 0; i < n; ++i) a[i] = combine<type>::Of(a[i], b[i]); \
   }
-#define BYTEPS_LOOPS(suffix, type)      \
-  BYTEPS_LOOP(Sum##suffix, type, Sum)   \
-  BYTEPS_LOOP(Min##suffix, type, Min)   \
+#define BYTEPS_LOOPS(suffix, type)    \
+  BYTEPS_LOOP(Sum##suffix, type, Sum) \
+  BYTEPS_LOOP(Min##suffix, type, Min) \
   BYTEPS_LOOP(Max##suffix, type, Max)
 
 BYTEPS_LOOPS(Float32, float)
@@ -128,8 +129,7 @@ __attribute__((target("avx,f16c"))) size_t NarrowF16c(uint16_t* out,
   }
   return i;
 }
-__attribute__((target("avx,f16c"))) size_t SumF16c(float* a,
-                                                   const uint16_t* b,
+__attribute__((target("avx,f16c"))) size_t SumF16c(float* a, const uint16_t* b,
                                                    size_t n) {
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
@@ -180,8 +180,7 @@ void Accumulate(Operation operation, DType dtype, void* a, const void* b,
                 size_t n) {
   switch (dtype) {
     case DType::kFloat32:
-      return Run<float>(operation, a, b, n, SumFloat32, MinFloat32,
-                        MaxFloat32);
+      return Run<float>(operation, a, b, n, SumFloat32, MinFloat32, MaxFloat32);
     case DType::kFloat64:
       return Run<double>(operation, a, b, n, SumFloat64, MinFloat64,
                          MaxFloat64);

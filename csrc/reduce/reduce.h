@@ -34,8 +34,7 @@ void Accumulate(Operation operation, DType dtype, void* accumulator,
 void Widen(DType dtype, float* accumulator, const void* input, size_t count);
 
 // output[i] = accumulator[i] rounded to nearest, ties to even.
-void Narrow(DType dtype, void* output, const float* accumulator,
-            size_t count);
+void Narrow(DType dtype, void* output, const float* accumulator, size_t count);
 
 // accumulator[i] /= divisor, for floating types.
 void Divide(DType dtype, void* accumulator, uint32_t divisor, size_t count);

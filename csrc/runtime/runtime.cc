@@ -15,6 +15,8 @@ namespace {
 
 // How often a process that waits for others says so.
 constexpr int64_t kWaitingNoticeMs = 30000;
+// How often `check` is called during the start.
+constexpr int64_t kCheckMs = 100;
 // How long Close lets peers read what was sent to them.
 constexpr int64_t kFlushMs = 3000;
 // A report of a loss or a goodbye is short; anything longer is no report.
@@ -39,10 +41,11 @@ Runtime::Runtime(const Config& config)
 
 Runtime::~Runtime() { Close(); }
 
-Result<std::shared_ptr<Runtime>> Runtime::Start(const Config& config) {
+Result<std::shared_ptr<Runtime>> Runtime::Start(
+    const Config& config, const std::function<Status()>& check) {
   std::shared_ptr<Runtime> runtime(new Runtime(config));
   Status status = runtime->Connect();
-  if (status.ok()) status = runtime->WaitUntilStarted();
+  if (status.ok()) status = runtime->WaitUntilStarted(check);
   if (!status.ok()) {
     runtime->Close();
     return status;
@@ -87,13 +90,20 @@ std::vector<ProcessName> Runtime::Missing() const {
   return {config_.coordinator()};
 }
 
-Status Runtime::WaitUntilStarted() {
+Status Runtime::WaitUntilStarted(const std::function<Status()>& check) {
   const int64_t deadline = NowMs() + config_.start_timeout_ms;
   int64_t notice = NowMs() + kWaitingNoticeMs;
   std::unique_lock<std::mutex> lock(mutex_);
   while (!started_ && failure_.ok() && !closing_) {
-    changed_.wait_until(lock, At(std::min(deadline, notice)));
+    changed_.wait_until(lock,
+                        At(std::min({deadline, notice, NowMs() + kCheckMs})));
     if (started_ || !failure_.ok() || closing_) break;
+    if (check != nullptr) {
+      lock.unlock();
+      const Status status = check();
+      if (!status.ok()) return status;
+      lock.lock();
+    }
     const int64_t now = NowMs();
     if (now < std::min(deadline, notice)) continue;
     const std::string waiting =
@@ -102,14 +112,12 @@ Status Runtime::WaitUntilStarted() {
           if (membership_.Absent({name}).empty()) {
             return std::string("it waits for others");
           }
-          return it == dialed_.end() ? std::string()
-                                     : it->second->progress();
+          return it == dialed_.end() ? std::string() : it->second->progress();
         });
     if (now >= deadline) {
-      return DeadlineExceeded(
-          waiting + ": gave up after " +
-          std::to_string(config_.start_timeout_ms / 1000) +
-          " s (start_timeout)");
+      return DeadlineExceeded(waiting + ": gave up after " +
+                              std::to_string(config_.start_timeout_ms / 1000) +
+                              " s (start_timeout)");
     }
     LogWarning(waiting);
     notice = now + kWaitingNoticeMs;
@@ -204,7 +212,8 @@ std::vector<Peer*> Runtime::LivePeers() const {
   std::lock_guard<std::mutex> lock(mutex_);
   std::vector<Peer*> live;
   for (const auto& entry : peers_) {
-    if (entry.first == config_.self || membership_.IsGone(entry.first)) continue;
+    if (entry.first == config_.self || membership_.IsGone(entry.first))
+      continue;
     live.push_back(entry.second);
   }
   return live;
@@ -347,7 +356,8 @@ void Runtime::ProcessLeft(Peer* peer) {
   // A worker that leaves has taken all its results, but a sum that is on its
   // way to here from another server is still good: only what its own server
   // owes is void.
-  if (client_ != nullptr && (config_.colocated() || name.role == Role::kServer)) {
+  if (client_ != nullptr &&
+      (config_.colocated() || name.role == Role::kServer)) {
     client_->ServerLeft(name.index, why);
   }
 }

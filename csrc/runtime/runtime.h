@@ -13,6 +13,7 @@
 #define BYTEPS_RUNTIME_RUNTIME_H_
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,7 +34,10 @@ class Runtime : private Receiver {
  public:
   // Listens, connects, and waits until every process of the job is ready, at
   // most config.start_timeout_ms.
-  static Result<std::shared_ptr<Runtime>> Start(const Config& config);
+  // `check` is called now and then during the wait, on the same thread and
+  // without a lock; its error ends the start.
+  static Result<std::shared_ptr<Runtime>> Start(
+      const Config& config, const std::function<Status()>& check = nullptr);
 
   ~Runtime() override;  // closes
 
@@ -62,7 +66,7 @@ class Runtime : private Receiver {
   explicit Runtime(const Config& config);
 
   Status Connect();
-  Status WaitUntilStarted();
+  Status WaitUntilStarted(const std::function<Status()>& check);
   std::vector<ProcessName> Missing() const;  // mutex_ held
   void ReportReadyIfConnected();
   void ReadyAtCoordinator(const ProcessName& who);

@@ -27,8 +27,8 @@ void Aggregator::Note(const Key& key, KeySlot* slot) {
   }
 }
 
-void Aggregator::Push(const Key& key, Contribution contribution,
-                      int64_t now_ms, Outbox* out) {
+void Aggregator::Push(const Key& key, Contribution contribution, int64_t now_ms,
+                      Outbox* out) {
   KeySlot* slot = Slot(key);
   slot->Push(std::move(contribution), gone_, now_ms, out);
   Note(key, slot);
@@ -58,8 +58,7 @@ void Aggregator::Fail(const Status& why, Outbox* out) {
   open_.clear();
 }
 
-std::vector<std::string> Aggregator::CheckStalls(int64_t now_ms,
-                                                 Outbox* out) {
+std::vector<std::string> Aggregator::CheckStalls(int64_t now_ms, Outbox* out) {
   std::vector<std::string> log;
   for (auto it = open_.begin(); it != open_.end();) {
     it->second->CheckStall(now_ms, stall_warning_ms_, stall_limit_ms_, out,

@@ -123,8 +123,8 @@ Status KeySlot::Combine(Round* round, uint32_t rank) {
           input.data(), round->count);
     return OkStatus();
   }
-  Accumulate(declared.operation, dtype, round->accumulator.data(),
-             input.data(), round->count);
+  Accumulate(declared.operation, dtype, round->accumulator.data(), input.data(),
+             round->count);
   return OkStatus();
 }
 
@@ -155,8 +155,8 @@ void KeySlot::Finish(Round* round, Outbox* out) {
   }
   for (uint32_t rank = 0; rank < num_workers_; ++rank) {
     const bool has_it = broadcast && rank == declared.root_rank;
-    out->push_back({rank, Kind::kResult, key_, round->number,
-                    has_it ? nullptr : payload});
+    out->push_back(
+        {rank, Kind::kResult, key_, round->number, has_it ? nullptr : payload});
   }
   round->state = State::kClosed;
 }

@@ -28,12 +28,11 @@ namespace byteps {
 
 // What a server sends; shared by all its receivers until the last has it.
 struct Payload {
-  Buffer buffer;             // a result …
+  Buffer buffer;              // a result …
   std::vector<uint8_t> body;  // … or a message
 
   const void* data() const {
-    return body.empty() ? static_cast<const void*>(buffer.data())
-                        : body.data();
+    return body.empty() ? static_cast<const void*>(buffer.data()) : body.data();
   }
   size_t size() const { return body.empty() ? buffer.size() : body.size(); }
 };
@@ -85,9 +84,9 @@ class KeySlot {
     State state = State::kIdle;
     std::shared_ptr<const Declaration> declaration;  // the first one's
     uint32_t declared_by = 0;
-    std::vector<bool> pushed;      // by rank
-    std::vector<Buffer> waiting;   // by rank
-    uint32_t combined = 0;         // ranks below are in the accumulator
+    std::vector<bool> pushed;     // by rank
+    std::vector<Buffer> waiting;  // by rank
+    uint32_t combined = 0;        // ranks below are in the accumulator
     Buffer accumulator;
     size_t count = 0;  // elements
     int64_t opened_ms = 0;

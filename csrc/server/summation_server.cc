@@ -57,13 +57,13 @@ std::unique_ptr<SummationServer::Incoming> SummationServer::Admit(
       PartitionCount(total, declared.partition_bytes, element)) {
     return nullptr;
   }
-  const bool silent = declared.operation == Operation::kBroadcast &&
-                      rank != declared.root_rank;
-  const uint64_t expected =
-      silent ? 0
-             : PartitionAt(header.key.partition, total,
-                           declared.partition_bytes, element)
-                   .bytes;
+  const bool silent =
+      declared.operation == Operation::kBroadcast && rank != declared.root_rank;
+  const uint64_t expected = silent
+                                ? 0
+                                : PartitionAt(header.key.partition, total,
+                                              declared.partition_bytes, element)
+                                      .bytes;
   if (header.payload_bytes != expected) return nullptr;
   auto incoming = std::make_unique<Incoming>();
   incoming->declaration = it->second;
@@ -113,8 +113,8 @@ void SummationServer::Arrived(Peer* peer, const Header& header,
   if (header.kind == Kind::kCancel) {
     const Status why =
         DecodeError(incoming->data.data(), incoming->data.size());
-    reduce_->Post(key, [key, round = header.round, why](
-                           Aggregator* aggregator, Outbox* out) {
+    reduce_->Post(key, [key, round = header.round, why](Aggregator* aggregator,
+                                                        Outbox* out) {
       aggregator->Cancel(key, round, why, out);
     });
     return;

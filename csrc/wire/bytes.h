@@ -37,8 +37,7 @@ class ByteWriter {
 // short; a body is good if the last read worked and finished() is true.
 class ByteReader {
  public:
-  ByteReader(const uint8_t* data, size_t bytes)
-      : data_(data), left_(bytes) {}
+  ByteReader(const uint8_t* data, size_t bytes) : data_(data), left_(bytes) {}
 
   template <typename T>
   bool Number(T* value) {

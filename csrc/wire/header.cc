@@ -63,8 +63,7 @@ Result<Header> DecodeHeader(const uint8_t* in) {
   reader.Number(&header.payload_bytes);
   reader.Number(&header.place);
   if (!IsKind(kind)) {
-    return InvalidArgument("a message of unknown kind " +
-                           std::to_string(kind));
+    return InvalidArgument("a message of unknown kind " + std::to_string(kind));
   }
   header.kind = static_cast<Kind>(kind);
   return header;

@@ -27,10 +27,10 @@ std::string OperationText(const Declaration& d) {
   return text;
 }
 
-std::string Both(const std::string& what, const std::string& a,
-                 uint32_t rank_a, const std::string& b, uint32_t rank_b) {
-  return what + " " + a + " on worker " + std::to_string(rank_a) + " and " +
-         b + " on worker " + std::to_string(rank_b);
+std::string Both(const std::string& what, const std::string& a, uint32_t rank_a,
+                 const std::string& b, uint32_t rank_b) {
+  return what + " " + a + " on worker " + std::to_string(rank_a) + " and " + b +
+         " on worker " + std::to_string(rank_b);
 }
 
 }  // namespace

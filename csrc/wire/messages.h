@@ -30,8 +30,7 @@ struct Declaration {
   bool operator==(const Declaration& o) const {
     return name == o.name && dtype == o.dtype && operation == o.operation &&
            root_rank == o.root_rank && shape == o.shape &&
-           partition_bytes == o.partition_bytes &&
-           compression == o.compression;
+           partition_bytes == o.partition_bytes && compression == o.compression;
   }
   bool operator!=(const Declaration& o) const { return !(*this == o); }
 

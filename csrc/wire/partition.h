@@ -16,8 +16,7 @@ struct PartitionRange {
 
 // No element is cut in two, and a partition holds at least one.
 inline uint64_t WholeElements(uint64_t partition_bytes, size_t element_bytes) {
-  return std::max<uint64_t>(partition_bytes / element_bytes, 1) *
-         element_bytes;
+  return std::max<uint64_t>(partition_bytes / element_bytes, 1) * element_bytes;
 }
 
 // An empty tensor has one empty partition, so that it still makes a round.

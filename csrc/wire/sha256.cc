@@ -28,21 +28,21 @@ void Compress(uint32_t state[8], const uint8_t* block) {
            static_cast<uint32_t>(block[4 * i + 2]) << 8 | block[4 * i + 3];
   }
   for (int i = 16; i < 64; ++i) {
-    const uint32_t s0 = RotateRight(w[i - 15], 7) ^
-                        RotateRight(w[i - 15], 18) ^ (w[i - 15] >> 3);
-    const uint32_t s1 = RotateRight(w[i - 2], 17) ^
-                        RotateRight(w[i - 2], 19) ^ (w[i - 2] >> 10);
+    const uint32_t s0 = RotateRight(w[i - 15], 7) ^ RotateRight(w[i - 15], 18) ^
+                        (w[i - 15] >> 3);
+    const uint32_t s1 = RotateRight(w[i - 2], 17) ^ RotateRight(w[i - 2], 19) ^
+                        (w[i - 2] >> 10);
     w[i] = w[i - 16] + s0 + w[i - 7] + s1;
   }
   uint32_t v[8];
   for (int i = 0; i < 8; ++i) v[i] = state[i];
   for (int i = 0; i < 64; ++i) {
-    const uint32_t s1 = RotateRight(v[4], 6) ^ RotateRight(v[4], 11) ^
-                        RotateRight(v[4], 25);
+    const uint32_t s1 =
+        RotateRight(v[4], 6) ^ RotateRight(v[4], 11) ^ RotateRight(v[4], 25);
     const uint32_t choice = (v[4] & v[5]) ^ (~v[4] & v[6]);
     const uint32_t t1 = v[7] + s1 + choice + kRound[i] + w[i];
-    const uint32_t s0 = RotateRight(v[0], 2) ^ RotateRight(v[0], 13) ^
-                        RotateRight(v[0], 22);
+    const uint32_t s0 =
+        RotateRight(v[0], 2) ^ RotateRight(v[0], 13) ^ RotateRight(v[0], 22);
     const uint32_t majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
     const uint32_t t2 = s0 + majority;
     for (int j = 7; j > 0; --j) v[j] = v[j - 1];

@@ -4,8 +4,7 @@
 
 namespace byteps {
 
-Dispatcher::Dispatcher(uint32_t num_servers, uint64_t credit_bytes,
-                       Start start)
+Dispatcher::Dispatcher(uint32_t num_servers, uint64_t credit_bytes, Start start)
     : credit_bytes_(credit_bytes),
       start_(std::move(start)),
       lanes_(num_servers) {}

@@ -66,8 +66,7 @@ Status WorkerClient::Validate(const PushPullRequest& request) const {
     return InvalidArgument("Broadcast of " + Quoted(request) +
                            ": root_rank must be in [0, " +
                            std::to_string(config_.num_workers()) +
-                           "). Received: " +
-                           std::to_string(request.root_rank));
+                           "). Received: " + std::to_string(request.root_rank));
   }
   uint64_t bytes = ElementBytes(request.dtype);
   for (int64_t dimension : request.shape) {
@@ -88,9 +87,9 @@ Status WorkerClient::Validate(const PushPullRequest& request) const {
 
 void WorkerClient::PushPull(PushPullRequest request, StatusCallback done) {
   if (getpid() != pid_) {
-    done(FailedPrecondition(
-        "tf_byteps was initialised in process " + std::to_string(pid_) +
-        " and cannot be used in its forked child"));
+    done(FailedPrecondition("tf_byteps was initialised in process " +
+                            std::to_string(pid_) +
+                            " and cannot be used in its forked child"));
     return;
   }
   Status status = Validate(request);
@@ -130,9 +129,9 @@ void WorkerClient::BeginLocked(OperationPtr operation, Afterwards* after) {
     tensor.waiting.push_back(std::move(operation));
     return;
   }
-  Declaration declaration{request.name,  request.dtype,
-                          request.operation, request.root_rank,
-                          request.shape, config_.partition_bytes,
+  Declaration declaration{request.name,       request.dtype,
+                          request.operation,  request.root_rank,
+                          request.shape,      config_.partition_bytes,
                           request.compression};
   Result<std::vector<PartitionTask>> tasks = CutIntoPartitions(
       declaration, tensor.id, config_.num_workers(), placement_);
@@ -146,8 +145,8 @@ void WorkerClient::BeginLocked(OperationPtr operation, Afterwards* after) {
   for (const PartitionTask& task : operation->tasks) {
     if (!left_[task.server].ok()) operation->failure = left_[task.server];
     auto& declared = tensor.declared[task.server];
-    if (declared != nullptr && (declared == operation->declaration ||
-                                *declared == declaration)) {
+    if (declared != nullptr &&
+        (declared == operation->declaration || *declared == declaration)) {
       continue;
     }
     if (operation->declaration == nullptr) {
@@ -223,8 +222,7 @@ void WorkerClient::StartPartition(uint32_t server, const Queued& item) {
       });
 }
 
-void WorkerClient::PartitionSent(uint32_t server,
-                                 const OperationPtr& operation,
+void WorkerClient::PartitionSent(uint32_t server, const OperationPtr& operation,
                                  uint64_t bytes) {
   Afterwards after;
   {
@@ -336,8 +334,7 @@ void WorkerClient::CompleteIfOverLocked(const OperationPtr& operation,
   if (operation->failure.ok() && operation->unanswered > 0) return;
   TensorEntry& tensor = *operation->entry;
   if (tensor.active != operation) return;  // over already
-  after->completed.emplace_back(std::move(operation->done),
-                                operation->failure);
+  after->completed.emplace_back(std::move(operation->done), operation->failure);
   tensor.active = nullptr;
   if (!tensor.waiting.empty()) {
     OperationPtr next = std::move(tensor.waiting.front());
@@ -367,8 +364,7 @@ void WorkerClient::SendCancels(const OperationPtr& operation,
       }
     }
   }
-  auto body =
-      std::make_shared<const std::vector<uint8_t>>(EncodeError(why));
+  auto body = std::make_shared<const std::vector<uint8_t>>(EncodeError(why));
   for (uint32_t partition : partitions) {
     Header header;
     header.kind = Kind::kCancel;
@@ -499,8 +495,8 @@ void BroadcastRows(WorkerClient* client, uint32_t self,
     block.priority = request.priority;
     block.input = request.input;
     block.output = place;
-    if (rank == self) std::copy_n(static_cast<const uint8_t*>(request.input),
-                                  bytes, place);
+    if (rank == self)
+      std::copy_n(static_cast<const uint8_t*>(request.input), bytes, place);
     place += bytes;
     {
       std::lock_guard<std::mutex> lock(gathering->mutex);

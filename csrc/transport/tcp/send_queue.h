@@ -15,7 +15,7 @@
 
 namespace byteps {
 
-struct Outgoing {
+struct QueuedSend {
   uint8_t header[Header::kBytes];
   const uint8_t* payload = nullptr;
   uint64_t payload_bytes = 0;
@@ -29,10 +29,10 @@ class SendQueue {
  public:
   bool empty() const { return count_ == 0; }
   size_t size() const { return count_; }
-  Outgoing& at(size_t i) { return ring_[(first_ + i) & (ring_.size() - 1)]; }
+  QueuedSend& at(size_t i) { return ring_[(first_ + i) & (ring_.size() - 1)]; }
 
   // The new last one, to be filled in.
-  Outgoing& PushBack() {
+  QueuedSend& PushBack() {
     if (count_ == ring_.size()) Grow();
     return at(count_++);
   }
@@ -46,13 +46,14 @@ class SendQueue {
 
  private:
   void Grow() {
-    std::vector<Outgoing> larger(ring_.size() * 2);
+    std::vector<QueuedSend> larger(ring_.size() * 2);
     for (size_t i = 0; i < count_; ++i) larger[i] = std::move(at(i));
     ring_ = std::move(larger);
     first_ = 0;
   }
 
-  std::vector<Outgoing> ring_ = std::vector<Outgoing>(16);  // a power of two
+  std::vector<QueuedSend> ring_ =
+      std::vector<QueuedSend>(16);  // a power of two
   size_t first_ = 0;
   size_t count_ = 0;
 };

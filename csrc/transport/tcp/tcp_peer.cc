@@ -82,7 +82,7 @@ void TcpPeer::Send(const Header& header, const void* payload,
     if (sent) sent(std::move(why));
     return;
   }
-  Outgoing& message = queue_.PushBack();
+  QueuedSend& message = queue_.PushBack();
   Encode(header, message.header);
   message.payload = static_cast<const uint8_t*>(payload);
   message.payload_bytes = header.payload_bytes;
@@ -112,7 +112,7 @@ void TcpPeer::Write(std::unique_lock<std::mutex>* lock) {
     uint64_t total = 0;
     const size_t messages = std::min(queue_.size(), kBatch - completions);
     for (size_t i = 0; i < messages; ++i) {
-      const Outgoing& message = queue_.at(i);
+      const QueuedSend& message = queue_.at(i);
       uint64_t skip = message.written;
       if (skip < Header::kBytes) {
         std::memcpy(headers[i], message.header, Header::kBytes);
@@ -142,7 +142,7 @@ void TcpPeer::Write(std::unique_lock<std::mutex>* lock) {
     sent_ms_.store(NowMs(), std::memory_order_relaxed);
     auto left = static_cast<uint64_t>(sent);
     while (left > 0) {
-      Outgoing& message = queue_.at(0);
+      QueuedSend& message = queue_.at(0);
       const uint64_t part = std::min(left, message.left());
       message.written += part;
       left -= part;

@@ -31,8 +31,8 @@ TEST(SendQueue, PopReleasesWhatTheCallbackHolds) {
   EXPECT_EQ(held.use_count(), 1);
 }
 
-TEST(Outgoing, CountsHeaderAndPayload) {
-  Outgoing message;
+TEST(QueuedSend, CountsHeaderAndPayload) {
+  QueuedSend message;
   message.payload_bytes = 10;
   EXPECT_EQ(message.left(), Header::kBytes + 10);
   message.written = 50;
