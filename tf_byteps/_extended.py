@@ -125,11 +125,19 @@ class Extended(mirrored_strategy.MirroredExtended):
         replica_context = distribute_lib.ReplicaContext(
             self._container_strategy(), self._job.rank
         )
-        with tf.device(self._devices[0]), replica_context:
-            return fn(
-                *distribute_utils.select_replica(0, args),
-                **distribute_utils.select_replica(0, kwargs),
-            )
+        args = distribute_utils.select_replica(0, args)
+        kwargs = distribute_utils.select_replica(0, kwargs)
+        try:
+            with tf.device(self._devices[0]), replica_context:
+                return fn(*args, **kwargs)
+        except RuntimeError as err:
+            if "tf.distribute.Strategy" not in str(err):
+                raise
+            raise ArgumentError(
+                "something that was made outside of the strategy's scope is used in "
+                "a replica: make model, optimizer, metrics and variables all inside "
+                f"`with strategy.scope():` (TensorFlow says: {err})"
+            ) from err
 
     def _replica_ctx_update(
         self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool

@@ -72,6 +72,7 @@ def start(cluster_resolver: Any = None, options: Any = None) -> Job:
     """
     global _job
     cluster = _resolve_cluster(cluster_resolver)
+    settings = options_lib.to_config(options)
     with _lock:
         if _job is not None:
             if _job.cluster != cluster:
@@ -80,7 +81,6 @@ def start(cluster_resolver: Any = None, options: Any = None) -> Job:
                     "tf_byteps.shutdown() first"
                 )
             return _job
-        settings = options_lib.to_config(options)
         native = None
         if cluster.size > 1 or cluster.servers:
             if cluster.task_type != "worker":

@@ -1,0 +1,1 @@
+"""What the tests share: `job` starts processes, `worker` is for use inside them."""

@@ -1,0 +1,37 @@
+"""For scripts that a test runs as a worker: how they tell the test what they saw."""
+
+import contextlib
+import json
+import time
+
+MARK = "@report "
+
+
+def report(name, value=None):
+    """Gives the test a value under a name."""
+    print(f"{MARK}{json.dumps([name, value])}", flush=True)
+
+
+def sentence(function, *args, **kwargs):
+    """The type and text of what a call raises."""
+    try:
+        function(*args, **kwargs)
+    except Exception as err:
+        return f"{type(err).__name__}: {err}"
+    return "nothing was raised"
+
+
+@contextlib.contextmanager
+def timed(name):
+    """Reports how many seconds the block took, also if it raises."""
+    begin = time.monotonic()
+    try:
+        yield
+    finally:
+        report(name, time.monotonic() - begin)
+
+
+def run_cases(cases, chosen=""):
+    """Runs functions by name and reports what each returns."""
+    for name in chosen.split(",") if chosen else cases:
+        report(name, cases[name]())
