@@ -456,28 +456,37 @@ def _push_pull_gradient(op: tf.Operation, gradient: tf.Tensor) -> list:
     operation = op.get_attr("operation").decode()
     if operation not in ("Sum", "Average"):
         raise LookupError(f"push_pull with op={operation} has no gradient")
-    name = op.get_attr("tensor_name").decode()
-    gradient = tf.convert_to_tensor(gradient)
-    return [None, push_pull(gradient, f"{name}/gradient", ReduceOp(operation))]
+    name = _gradient_name(op)
+    return [None, push_pull(gradient, name, ReduceOp(operation))]
 
 
 @tf.RegisterGradient("TfByteps>Broadcast")
 def _broadcast_gradient(op: tf.Operation, gradient: tf.Tensor) -> list:
     """All workers' gradients belong to the root."""
-    name = op.get_attr("tensor_name").decode()
-    total = push_pull(tf.convert_to_tensor(gradient), f"{name}/gradient", Sum)
+    total = push_pull(gradient, _gradient_name(op), Sum)
     if runtime.require("broadcast").rank == op.get_attr("root_rank"):
         return [None, total]
-    return [None, tf.zeros_like(total)]
+    # Nothing else would keep the exchange in a graph here.
+    with tf.control_dependencies([total]):
+        return [None, tf.zeros_like(gradient)]
 
 
 @tf.RegisterGradient("TfByteps>Allgather")
 def _allgather_gradient(op: tf.Operation, gradient: tf.Tensor) -> list:
     """Each worker gets what all workers say of its own rows."""
-    name = op.get_attr("tensor_name").decode()
-    total = push_pull(tf.convert_to_tensor(gradient), f"{name}/gradient", Sum)
+    name = _gradient_name(op)
+    total = push_pull(gradient, name, Sum)
     rows = tf.shape(op.inputs[1])[:1]
-    all_rows = allgather(rows, f"{name}/gradient/rows")
+    all_rows = allgather(rows, f"{name}/rows")
     rank = runtime.require("allgather").rank
     begin = tf.reduce_sum(all_rows[:rank])
     return [None, total[begin : begin + rows[0]]]
+
+
+def _gradient_name(op: tf.Operation) -> str:
+    """Its own for each use of a name: in the graph of a gradient, operations on one
+    handle are not ordered."""
+    name = f"{op.get_attr('tensor_name').decode()}/gradient"
+    if tf.executing_eagerly():
+        return name
+    return _next(tf.compat.v1.get_default_graph(), name)

@@ -4,13 +4,12 @@ strategy_script.py runs every case in each job once; a test looks at one case. T
 tolerance of 1e-6 is that of float32 sums in another order.
 """
 
-import functools
 import pathlib
 
 import numpy as np
 import pytest
 
-from support.job import run_alone, run_job
+from support.job import once, run_alone, run_job
 
 SCRIPT = pathlib.Path(__file__).with_name("strategy_script.py")
 # What one process computes too.
@@ -88,13 +87,13 @@ def names_of(jobs):
     return [f"{n} workers, {s or 'colocated'} servers" for n, s in jobs]
 
 
-@functools.cache
+@once
 def alone():
     """Each case's value in one process."""
     return run_alone(SCRIPT, seconds=240).values
 
 
-@functools.cache
+@once
 def run(job):
     """Each case's value, by rank."""
     done = run_job(

@@ -16,6 +16,7 @@ What is not over by the deadline shows its stacks, is killed, and fails the test
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -268,6 +269,26 @@ class Job:
             + "\n".join(p.everything() for p in self.processes.values())
         )
         return {name: process.done() for name, process in expected.items()}
+
+
+def once(function):
+    """Calls the function once for the same arguments, also if it raises."""
+
+    @functools.cache
+    def call(*args):
+        try:
+            return function(*args), None
+        except BaseException as err:
+            return None, err
+
+    @functools.wraps(function)
+    def wrapper(*args):
+        value, err = call(*args)
+        if err is not None:
+            raise err
+        return value
+
+    return wrapper
 
 
 def run_job(script, workers=2, servers=0, seconds=120, good=True, **options):
