@@ -2,7 +2,8 @@
 //
 // All are stateful and take a resource handle, one per tensor name, made once
 // outside the graph: TensorFlow then keeps every call, folds and merges none,
-// and orders only the calls on one tensor.
+// and orders only the calls on one tensor. Communication they are called so that
+// TensorFlow passes on what they say of a lost process as it is.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -47,6 +48,7 @@ REGISTER_OP("TfByteps>PushPull")
     .Attr("operation: {'Sum', 'Average', 'Min', 'Max'}")
     .Attr("priority: int = 0")
     .SetIsStateful()
+    .SetIsDistributedCommunication()
     .SetShapeFn(SameShape)
     .Doc("Combines the tensor of all workers.");
 
@@ -59,6 +61,7 @@ REGISTER_OP("TfByteps>Broadcast")
     .Attr("root_rank: int")
     .Attr("priority: int = 0")
     .SetIsStateful()
+    .SetIsDistributedCommunication()
     .SetShapeFn(SameShape)
     .Doc("The tensor of one worker, on all workers.");
 
@@ -70,6 +73,7 @@ REGISTER_OP("TfByteps>Allgather")
     .Attr("tensor_name: string")
     .Attr("priority: int = 0")
     .SetIsStateful()
+    .SetIsDistributedCommunication()
     .SetShapeFn(AnyRows)
     .Doc("The tensors of all workers, one behind the other in rank order.");
 

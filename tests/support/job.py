@@ -220,8 +220,7 @@ class Job:
                 self.cluster,
                 "ps" if task == "server" else task,
                 int(index),
-                **shared,
-                **(of or {}).get(name, {}),
+                **{**shared, **(of or {}).get(name, {})},
             )
         self.processes = {}
 
@@ -229,6 +228,10 @@ class Job:
         """Where a process listens."""
         task, index = name.split()
         return self.cluster["ps" if task == "server" else task][int(index)]
+
+    def change(self, name, **environment):
+        """Changes a process's environment before it starts."""
+        self._environments[name].update(environment)
 
     def start(self, *names):
         """Starts all processes, or some."""
