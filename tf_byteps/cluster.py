@@ -166,7 +166,7 @@ class Cluster:
                 seen[address] = f"{kind} {i}"
         if task_type == "evaluator":
             raise ClusterError(
-                f"{source}: an evaluator is not part of the job: run it without "
+                f"{source}: an evaluator is no part of the job: run it without "
                 "TF_CONFIG. Received: task type evaluator"
             )
         if task_type not in ("worker", "ps", "chief", "master"):
