@@ -1,0 +1,59 @@
+"""The examples reach what they say, alone and as jobs."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support.job import environment_of
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
+BPS = (sys.executable, "-P", "-m", "tf_byteps", "run")
+ALONE, COLOCATED, DEDICATED = (), (*BPS, "-n", "2"), (*BPS, "-n", "2", "-s", "1")
+
+
+def reached(name, how, arguments=()):
+    """The measure that the example prints last."""
+    done = subprocess.run(
+        [*(how or [sys.executable]), str(EXAMPLES / name), *arguments],
+        env=environment_of(None, None, None),
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    workers, measure = re.search(
+        r"(\d) worker\(s\): (?:accuracy|AUC) (\d\.\d+)", done.stdout
+    ).groups()
+    assert int(workers) == (2 if how else 1)
+    return float(measure)
+
+
+@pytest.mark.parametrize("how", [COLOCATED, DEDICATED], ids=["colocated", "dedicated"])
+def test_digits(how):
+    assert reached("digits.py", how) > 0.95
+
+
+@pytest.mark.parametrize("how", [ALONE, DEDICATED], ids=["alone", "dedicated"])
+def test_recommender(how):
+    assert reached("recommender.py", how) > 0.8
+
+
+def test_text_begins_to_learn():
+    """A short run; the whole one is among the long tests."""
+    assert reached("text.py", DEDICATED, ["--steps", "20"]) > 0.2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", [ALONE, COLOCATED], ids=["alone", "colocated"])
+def test_text(how):
+    assert reached("text.py", how) > 0.45
+
+
+@pytest.mark.long
+def test_the_other_ways():
+    assert reached("digits.py", ALONE) > 0.95
+    assert reached("recommender.py", COLOCATED) > 0.8
