@@ -1,0 +1,320 @@
+#include "csrc/runtime/runtime.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "csrc/base/clock.h"
+#include "csrc/base/log.h"
+#include "csrc/runtime/current_runtime.h"
+
+namespace byteps {
+namespace {
+
+constexpr int kDeadlineMs = 20000;
+
+std::vector<std::string> FreeAddresses(size_t count) {
+  std::vector<int> sockets;
+  std::vector<std::string> addresses;
+  for (size_t i = 0; i < count; ++i) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
+    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
+    addresses.push_back("127.0.0.1:" + std::to_string(ntohs(address.sin_port)));
+    sockets.push_back(fd);
+  }
+  for (int fd : sockets) close(fd);
+  return addresses;
+}
+
+// A whole job in this process: its runtimes talk over TCP as always.
+class Job {
+ public:
+  Job(size_t workers, size_t servers) {
+    const std::vector<std::string> all = FreeAddresses(workers + servers);
+    base_.workers.assign(all.begin(), all.begin() + workers);
+    base_.servers.assign(all.begin() + workers, all.end());
+    base_.job_token = "token";
+    base_.cluster_digest = "digest";
+    base_.partition_bytes = 64;
+    base_.credit_bytes = 200;
+    base_.failure_timeout_ms = 5000;
+    base_.start_timeout_ms = 15000;
+    base_.reduce_threads = 2;
+  }
+
+  Config ConfigOf(Role role, uint32_t index) const {
+    Config config = base_;
+    config.self = {role, index};
+    return config;
+  }
+
+  // Starts everybody at once.
+  void Start() {
+    std::vector<std::future<Result<std::shared_ptr<Runtime>>>> starting;
+    for (uint32_t i = 0; i < base_.servers.size(); ++i) {
+      starting.push_back(Launch(ConfigOf(Role::kServer, i)));
+    }
+    for (uint32_t i = 0; i < base_.workers.size(); ++i) {
+      starting.push_back(Launch(ConfigOf(Role::kWorker, i)));
+    }
+    for (size_t i = 0; i < starting.size(); ++i) {
+      Result<std::shared_ptr<Runtime>> runtime = starting[i].get();
+      ASSERT_TRUE(runtime.ok()) << runtime.status().message();
+      (i < base_.servers.size() ? servers : workers).push_back(runtime.value());
+    }
+  }
+
+  static std::future<Result<std::shared_ptr<Runtime>>> Launch(Config config) {
+    return std::async(std::launch::async,
+                      [config] { return Runtime::Start(config); });
+  }
+
+  std::vector<std::shared_ptr<Runtime>> workers;
+  std::vector<std::shared_ptr<Runtime>> servers;
+  Config base_;
+};
+
+// One worker's part of a push-pull, and its outcome.
+struct Call {
+  Call(size_t count, uint32_t rank) : data(count) {
+    for (size_t i = 0; i < count; ++i) {
+      data[i] = static_cast<float>(i % 97 + rank * 1000);
+    }
+  }
+  void Run(Runtime* runtime, const std::string& name,
+           Operation operation = Operation::kSum) {
+    PushPullRequest request;
+    request.name = name;
+    request.operation = operation;
+    request.shape = {static_cast<int64_t>(data.size())};
+    request.input = request.output = data.data();
+    runtime->PushPull(std::move(request),
+                      [this](Status status) { done.set_value(status); });
+  }
+  Status Wait() {
+    std::future<Status> future = done.get_future();
+    if (future.wait_for(std::chrono::milliseconds(kDeadlineMs)) !=
+        std::future_status::ready) {
+      ADD_FAILURE() << "a push-pull did not end";
+      return Internal("late");
+    }
+    return future.get();
+  }
+  std::vector<float> data;
+  std::promise<Status> done;
+};
+
+class RuntimeTest : public testing::TestWithParam<std::pair<int, int>> {
+ protected:
+  void SetUp() override { ConfigureLog(LogLevel::kError, "test"); }
+};
+
+TEST_P(RuntimeTest, SumsAreExactForEverySize) {
+  Job job(GetParam().first, GetParam().second);
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  const size_t n = job.workers.size();
+  for (size_t count : {0u, 1u, 7u, 16u, 17u, 5000u}) {
+    std::vector<std::unique_ptr<Call>> calls;
+    for (uint32_t rank = 0; rank < n; ++rank) {
+      calls.push_back(std::make_unique<Call>(count, rank));
+      calls[rank]->Run(job.workers[rank].get(), "t");
+    }
+    for (auto& call : calls) {
+      ASSERT_TRUE(call->Wait().ok());
+      for (size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(call->data[i], (i % 97) * n + 1000 * n * (n - 1) / 2);
+      }
+    }
+  }
+}
+
+TEST_P(RuntimeTest, CallsOnOneNameGoOneAfterTheOtherAndOthersTogether) {
+  Job job(GetParam().first, GetParam().second);
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  const size_t n = job.workers.size();
+  std::vector<std::vector<std::unique_ptr<Call>>> calls(n);
+  for (uint32_t rank = 0; rank < n; ++rank) {
+    for (size_t k = 0; k < 20; ++k) {
+      calls[rank].push_back(std::make_unique<Call>(100 + k, rank));
+      // Even ones share a name, and change its shape each time.
+      calls[rank][k]->Run(job.workers[rank].get(),
+                          k % 2 == 0 ? "same" : "t" + std::to_string(k));
+    }
+  }
+  for (auto& of_worker : calls) {
+    for (auto& call : of_worker) {
+      ASSERT_TRUE(call->Wait().ok());
+      ASSERT_EQ(call->data[50], 50 * n + 1000 * n * (n - 1) / 2);
+    }
+  }
+}
+
+TEST_P(RuntimeTest, ADisagreementEndsOnAllAndTheNextCallWorks) {
+  Job job(GetParam().first, GetParam().second);
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  const size_t n = job.workers.size();
+  std::vector<std::unique_ptr<Call>> calls;
+  for (uint32_t rank = 0; rank < n; ++rank) {
+    calls.push_back(std::make_unique<Call>(rank == 0 ? 1000 : 1001, rank));
+    calls[rank]->Run(job.workers[rank].get(), "t");
+  }
+  for (auto& call : calls) {
+    const Status status = call->Wait();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_NE(status.message().find("[1000]"), std::string::npos);
+    EXPECT_NE(status.message().find("[1001]"), std::string::npos);
+  }
+  for (uint32_t rank = 0; rank < n; ++rank) {
+    calls[rank] = std::make_unique<Call>(1000, rank);
+    calls[rank]->Run(job.workers[rank].get(), "t");
+  }
+  for (auto& call : calls) EXPECT_TRUE(call->Wait().ok());
+}
+
+TEST_P(RuntimeTest, WhoLeavesIsNamedAndCloseEndsOwnCalls) {
+  Job job(GetParam().first, GetParam().second);
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  Call waiting(10, 0), own(10, 1);
+  waiting.Run(job.workers[0].get(), "t");
+  own.Run(job.workers[1].get(), "another");
+  const int64_t begin = NowMs();
+  job.workers[1]->Close();
+  EXPECT_EQ(own.Wait().code(), Code::kCancelled);
+  const Status status = waiting.Wait();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_NE(status.message().find("worker 1 (" + job.base_.workers[1] + ")"),
+            std::string::npos)
+      << status.message();
+  EXPECT_LT(NowMs() - begin, 4000);
+  job.workers[1]->Close();  // once more does nothing
+}
+
+TEST_P(RuntimeTest, ServersEndWhenAllWorkersHaveLeft) {
+  Job job(GetParam().first, GetParam().second);
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  for (auto& worker : job.workers) worker->Close();
+  for (auto& server : job.servers) {
+    Result<bool> finished = server->WaitUntilFinished(kDeadlineMs);
+    ASSERT_TRUE(finished.ok());
+    EXPECT_TRUE(finished.value());
+    EXPECT_TRUE(server->failure().ok());
+  }
+}
+
+TEST_P(RuntimeTest, GathersRowsOfAllWorkers) {
+  Job job(GetParam().first, GetParam().second);
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  const size_t n = job.workers.size();
+  std::vector<std::vector<float>> inputs(n), outputs(n);
+  std::vector<std::promise<Status>> done(n);
+  for (uint32_t rank = 0; rank < n; ++rank) {
+    inputs[rank].assign(rank * 50, static_cast<float>(rank));  // worker 0: none
+    AllgatherRequest request;
+    request.name = "g";
+    request.shape = {static_cast<int64_t>(inputs[rank].size())};
+    request.input = inputs[rank].data();
+    request.allocate =
+        [&outputs, rank](const std::vector<int64_t>& rows) -> Result<void*> {
+      int64_t total = 0;
+      for (int64_t r : rows) total += r;
+      outputs[rank].resize(total);
+      return static_cast<void*>(outputs[rank].data());
+    };
+    job.workers[rank]->Allgather(std::move(request), [&done, rank](Status s) {
+      done[rank].set_value(s);
+    });
+  }
+  std::vector<float> expected;
+  for (uint32_t rank = 0; rank < n; ++rank) {
+    expected.insert(expected.end(), inputs[rank].begin(), inputs[rank].end());
+  }
+  for (uint32_t rank = 0; rank < n; ++rank) {
+    ASSERT_TRUE(done[rank].get_future().get().ok());
+    EXPECT_EQ(outputs[rank], expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, RuntimeTest,
+                         testing::Values(std::pair{2, 1}, std::pair{3, 2},
+                                         std::pair{2, 0}, std::pair{3, 0}),
+                         [](const auto& info) {
+                           return std::to_string(info.param.first) + "Workers" +
+                                  std::to_string(info.param.second) + "Servers";
+                         });
+
+TEST(Runtime, WhoIsMissingIsNamedWhenTheStartTimeoutIsOver) {
+  Job job(2, 2);
+  Config config = job.ConfigOf(Role::kWorker, 0);
+  config.start_timeout_ms = 300;
+  const int64_t begin = NowMs();
+  auto runtime = Runtime::Start(config);
+  ASSERT_FALSE(runtime.ok());
+  EXPECT_EQ(runtime.status().code(), Code::kDeadlineExceeded);
+  EXPECT_NE(runtime.status().message().find("waiting for server 0 of 2 at " +
+                                            job.base_.servers[0]),
+            std::string::npos)
+      << runtime.status().message();
+  EXPECT_LT(NowMs() - begin, 5000);
+}
+
+TEST(Runtime, ACheckEndsTheWait) {
+  Job job(2, 1);
+  auto runtime = Runtime::Start(job.ConfigOf(Role::kWorker, 0),
+                                [] { return Cancelled("enough"); });
+  ASSERT_FALSE(runtime.ok());
+  EXPECT_EQ(runtime.status().message(), "enough");
+}
+
+TEST(Runtime, AnotherTokenIsRefusedAtOnce) {
+  Job job(2, 0);
+  Config other = job.ConfigOf(Role::kWorker, 1);
+  other.job_token = "another";
+  auto first = Job::Launch(job.ConfigOf(Role::kWorker, 0));
+  const int64_t begin = NowMs();
+  auto second = Runtime::Start(other);
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.status().message().find("token"), std::string::npos)
+      << second.status().message();
+  EXPECT_LT(NowMs() - begin, 5000);
+  // The right one still gets in.
+  auto right = Runtime::Start(job.ConfigOf(Role::kWorker, 1));
+  EXPECT_TRUE(right.ok());
+  EXPECT_TRUE(first.get().ok());
+}
+
+TEST(Runtime, ATakenPortIsNamed) {
+  Job job(2, 0);
+  auto first = Job::Launch(job.ConfigOf(Role::kWorker, 0));
+  auto second = Job::Launch(job.ConfigOf(Role::kWorker, 1));
+  ASSERT_TRUE(first.get().ok());
+  std::shared_ptr<Runtime> holder = second.get().value();
+  Job again(2, 0);
+  again.base_.workers[0] = job.base_.workers[1];
+  auto refused = Runtime::Start(again.ConfigOf(Role::kWorker, 0));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find(job.base_.workers[1]),
+            std::string::npos)
+      << refused.status().message();
+}
+
+TEST(CurrentRuntime, IsASlotForOne) {
+  EXPECT_EQ(CurrentRuntime(), nullptr);
+  SetCurrentRuntime(nullptr);
+  EXPECT_EQ(CurrentRuntime(), nullptr);
+}
+
+}  // namespace
+}  // namespace byteps

@@ -1,0 +1,253 @@
+#include "csrc/server/key_slot.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "csrc/reduce/half.h"
+
+namespace byteps {
+namespace {
+
+constexpr Key kKey{5, 2};
+
+class KeySlotTest : public testing::Test {
+ protected:
+  static Declaration Sum(DType dtype = DType::kFloat32, int64_t count = 2) {
+    Declaration d;
+    d.name = "t";
+    d.dtype = dtype;
+    d.shape = {count};
+    d.partition_bytes = 4096;
+    return d;
+  }
+
+  template <typename T>
+  void Push(uint32_t rank, uint64_t round, std::vector<T> values,
+            const Declaration& declaration) {
+    Contribution c;
+    c.rank = rank;
+    c.round = round;
+    c.declaration = std::make_shared<Declaration>(declaration);
+    const size_t bytes = values.size() * sizeof(T);
+    ASSERT_TRUE(pool_.Take(bytes, &c.data));
+    if (bytes > 0) std::memcpy(c.data.data(), values.data(), bytes);
+    out_.clear();
+    slot_.Push(std::move(c), gone_, now_ms_, &out_);
+  }
+  void Push(uint32_t rank, uint64_t round, std::vector<float> values) {
+    Push(rank, round, std::move(values), Sum());
+  }
+
+  // What everybody was sent, if it is the same result for all.
+  template <typename T = float>
+  std::vector<T> Result(uint32_t workers = 3) {
+    EXPECT_EQ(out_.size(), workers);
+    std::vector<T> values;
+    for (uint32_t rank = 0; rank < out_.size(); ++rank) {
+      EXPECT_EQ(out_[rank].rank, rank);
+      EXPECT_EQ(out_[rank].kind, Kind::kResult);
+      EXPECT_TRUE(out_[rank].key == kKey);
+      EXPECT_EQ(out_[rank].payload, out_[0].payload);
+      const Payload& payload = *out_[rank].payload;
+      values.resize(payload.size() / sizeof(T));
+      std::memcpy(values.data(), payload.data(), payload.size());
+    }
+    return values;
+  }
+
+  // The ranks that were sent an error whose text has `words`.
+  std::vector<uint32_t> Errors(const std::string& words) {
+    std::vector<uint32_t> ranks;
+    for (const Outgoing& o : out_) {
+      EXPECT_EQ(o.kind, Kind::kRoundError);
+      const Status status = DecodeError(
+          static_cast<const uint8_t*>(o.payload->data()), o.payload->size());
+      EXPECT_NE(status.message().find(words), std::string::npos)
+          << status.message();
+      ranks.push_back(o.rank);
+    }
+    return ranks;
+  }
+
+  BufferPool pool_{1 << 20};
+  KeySlot slot_{kKey, 3, &pool_};
+  Absences gone_ = Absences(3);
+  int64_t now_ms_ = 1000;
+  Outbox out_;
+};
+
+using Floats = std::vector<float>;
+using Ranks = std::vector<uint32_t>;
+
+TEST_F(KeySlotTest, TheLastPushClosesTheRound) {
+  Push(0, 0, {1, 10});
+  EXPECT_TRUE(out_.empty());
+  EXPECT_TRUE(slot_.has_open_round());
+  Push(1, 0, {2, 20});
+  Push(2, 0, {3, 30});
+  EXPECT_EQ(Result(), (Floats{6, 60}));
+  EXPECT_FALSE(slot_.has_open_round());
+}
+
+TEST_F(KeySlotTest, ASumHasTheSameBitsWhateverTheOrderOfArrival) {
+  // In float32 (a + b) + c and a + (b + c) differ for these.
+  const Floats parts = {1e8f, -1e8f, 1.0f};
+  std::vector<Floats> results;
+  const Ranks orders[] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                          {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+  uint64_t round = 0;
+  for (const Ranks& order : orders) {
+    for (uint32_t rank : order) Push(rank, round, {parts[rank], 0});
+    results.push_back(Result());
+    ++round;
+  }
+  for (const Floats& result : results) EXPECT_EQ(result, (Floats{1, 0}));
+}
+
+TEST_F(KeySlotTest, AFastWorkersNextPushWaitsForItsOwnRound) {
+  Push(0, 0, {1, 1});
+  Push(1, 0, {2, 2});
+  Push(0, 1, {100, 100});
+  EXPECT_TRUE(out_.empty());
+  Push(2, 0, {3, 3});
+  EXPECT_EQ(Result(), (Floats{6, 6}));
+  Push(2, 1, {300, 300});
+  Push(1, 1, {200, 200});
+  EXPECT_EQ(Result(), (Floats{600, 600}));
+}
+
+TEST_F(KeySlotTest, AverageMinAndMax) {
+  for (auto [operation, expected] :
+       {std::pair{Operation::kAverage, 2.0f}, std::pair{Operation::kMin, 1.0f},
+        std::pair{Operation::kMax, 3.0f}}) {
+    Declaration d = Sum();
+    d.operation = operation;
+    static uint64_t round = 0;
+    for (uint32_t rank : {2u, 0u, 1u}) {
+      Push<float>(rank, round, {rank + 1.0f, rank + 1.0f}, d);
+    }
+    EXPECT_EQ(Result(), (Floats{expected, expected}));
+    ++round;
+  }
+}
+
+TEST_F(KeySlotTest, HalvesAreAveragedBeforeTheyAreRounded) {
+  Declaration d = Sum(DType::kFloat16, 1);
+  d.operation = Operation::kAverage;
+  const uint16_t big = FloatToFloat16(40000);
+  for (uint32_t rank = 0; rank < 3; ++rank) Push<uint16_t>(rank, 0, {big}, d);
+  EXPECT_EQ(Result<uint16_t>(), std::vector<uint16_t>{big});
+}
+
+TEST_F(KeySlotTest, ABroadcastCopiesBitsAndSparesItsRoot) {
+  Declaration d = Sum();
+  d.operation = Operation::kBroadcast;
+  d.root_rank = 1;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  Push<float>(0, 0, {}, d);
+  Push<float>(1, 0, {nan, -0.0f}, d);
+  Push<float>(2, 0, {}, d);
+  ASSERT_EQ(out_.size(), 3u);
+  EXPECT_EQ(out_[1].payload, nullptr);
+  const float expected[] = {nan, -0.0f};
+  for (uint32_t rank : {0u, 2u}) {
+    ASSERT_EQ(out_[rank].payload->size(), sizeof(expected));
+    EXPECT_EQ(
+        std::memcmp(out_[rank].payload->data(), expected, sizeof(expected)), 0);
+  }
+}
+
+TEST_F(KeySlotTest, ADisagreementIsAnErrorForAllAndTheNextRoundWorks) {
+  Push(0, 0, {1, 1});
+  Push<float>(1, 0, {1, 1, 1}, Sum(DType::kFloat32, 3));
+  EXPECT_EQ(Errors("\"t\" differs between workers: shape [2] on worker 0 and "
+                   "[3] on worker 1"),
+            (Ranks{0, 1}));
+  Push(2, 0, {1, 1});  // the one that comes late is told the same
+  EXPECT_EQ(Errors("shape [2] on worker 0 and [3] on worker 1"), (Ranks{2}));
+  for (uint32_t rank = 0; rank < 3; ++rank) Push(rank, 1, {1, 2});
+  EXPECT_EQ(Result(), (Floats{3, 6}));
+}
+
+TEST_F(KeySlotTest, NobodyPushesARoundTwice) {
+  Push(1, 0, {1, 1});
+  Push(1, 0, {1, 1});
+  EXPECT_EQ(Errors("worker 1 pushed one round twice"), (Ranks{1}));
+}
+
+TEST_F(KeySlotTest, WhoLeavesFailsTheRoundsThatNeedIt) {
+  Push(0, 0, {1, 1});
+  Push(1, 0, {1, 1});
+  Push(0, 1, {1, 1});
+  out_.clear();
+  slot_.WorkerLeft(1, Unavailable("worker 1 left the job"), &out_);
+  EXPECT_EQ(Errors("worker 1 left the job"), (Ranks{0}));  // of round 1
+  Push(2, 0, {1, 1});  // round 0 has all it needs
+  EXPECT_EQ(Result(), (Floats{3, 3}));
+  gone_[1] = Unavailable("worker 1 left the job");
+  Push(0, 2, {1, 1});
+  EXPECT_EQ(Errors("worker 1 left the job"), (Ranks{0}));
+}
+
+TEST_F(KeySlotTest, ACancelFailsTheRoundForAll) {
+  Push(0, 0, {1, 1});
+  out_.clear();
+  slot_.Cancel(0, Cancelled("worker 1 gave up"), &out_);
+  EXPECT_EQ(Errors("worker 1 gave up"), (Ranks{0}));
+  Push(2, 0, {1, 1});
+  EXPECT_EQ(Errors("worker 1 gave up"), (Ranks{2}));
+}
+
+TEST_F(KeySlotTest, ALossFailsEverythingOnce) {
+  Push(0, 0, {1, 1});
+  Push(0, 1, {1, 1});
+  out_.clear();
+  slot_.Fail(Unavailable("server 1 is gone"), &out_);
+  EXPECT_EQ(Errors("server 1 is gone"), (Ranks{0, 0}));
+  out_.clear();
+  slot_.Fail(Unavailable("server 1 is gone"), &out_);
+  EXPECT_TRUE(out_.empty());
+}
+
+TEST_F(KeySlotTest, NoMemoryIsAnErrorForAll) {
+  Push(0, 0, {1, 1});
+  Contribution c;
+  c.rank = 1;
+  c.declaration = std::make_shared<Declaration>(Sum());
+  c.lost = true;
+  out_.clear();
+  slot_.Push(std::move(c), gone_, now_ms_, &out_);
+  EXPECT_EQ(Errors("no memory"), (Ranks{0, 1}));
+}
+
+TEST_F(KeySlotTest, AStallIsReportedAgainAndAgainAndThenEnds) {
+  std::vector<std::string> log;
+  const auto check = [&](int64_t after_ms) {
+    out_.clear();
+    log.clear();
+    slot_.CheckStall(now_ms_ + after_ms, 60000, 150000, &out_, &log);
+  };
+  Push(0, 0, {1, 1});
+  Push(2, 0, {1, 1});
+  check(59000);
+  EXPECT_TRUE(log.empty());
+  check(61000);
+  ASSERT_EQ(log.size(), 1u);
+  EXPECT_EQ(log[0], "tensor \"t\" has waited 61 s for the workers of rank 1");
+  ASSERT_EQ(out_.size(), 2u);
+  EXPECT_EQ(out_[0].kind, Kind::kStall);
+  check(62000);
+  EXPECT_TRUE(log.empty());
+  check(122000);
+  EXPECT_EQ(log.size(), 1u);
+  check(151000);
+  EXPECT_EQ(Errors("rank 1 (stall_limit)"), (Ranks{0, 2}));
+}
+
+}  // namespace
+}  // namespace byteps

@@ -1,0 +1,64 @@
+#include "csrc/server/reduce_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace byteps {
+namespace {
+
+Config Threads(int count) {
+  Config config;
+  config.workers = {"a:1"};
+  config.servers = {"s:1"};
+  config.reduce_threads = count;
+  return config;
+}
+
+TEST(ReducePool, AKeyIsAlwaysOnTheSameThread) {
+  BufferPool buffers(1 << 20);
+  ReducePool pool(Threads(3), &buffers, [](const Outgoing&) {});
+  std::mutex mutex;
+  std::map<uint64_t, std::set<std::thread::id>> threads;
+  std::set<std::thread::id> all;
+  for (int i = 0; i < 300; ++i) {
+    const Key key{static_cast<uint64_t>(i % 20), 0};
+    pool.Post(key, [&, key](Aggregator*, Outbox*) {
+      std::lock_guard<std::mutex> lock(mutex);
+      threads[key.tensor].insert(std::this_thread::get_id());
+      all.insert(std::this_thread::get_id());
+    });
+  }
+  pool.Close();
+  pool.Join();
+  EXPECT_EQ(threads.size(), 20u);
+  for (const auto& entry : threads) EXPECT_EQ(entry.second.size(), 1u);
+  EXPECT_GT(all.size(), 1u);
+}
+
+TEST(ReducePool, EverythingBeforeCloseIsDoneAndNothingAfter) {
+  BufferPool buffers(1 << 20);
+  std::atomic<int> sent{0};
+  std::atomic<int> done{0};
+  ReducePool pool(Threads(2), &buffers, [&](const Outgoing&) { ++sent; });
+  for (int i = 0; i < 100; ++i) {
+    pool.Post({static_cast<uint64_t>(i), 0}, [&](Aggregator*, Outbox* out) {
+      ++done;
+      out->push_back(Outgoing());
+    });
+  }
+  pool.PostToAll([&](Aggregator*, Outbox*) { done += 1000; });
+  pool.Close();
+  pool.Post({1, 0}, [&](Aggregator*, Outbox*) { done += 1000000; });
+  pool.Join();
+  pool.Join();
+  EXPECT_EQ(done, 2100);
+  EXPECT_EQ(sent, 100);
+}
+
+}  // namespace
+}  // namespace byteps
