@@ -2,8 +2,8 @@
 //
 // All are stateful and take a resource handle, one per tensor name, made once
 // outside the graph: TensorFlow then keeps every call, folds and merges none,
-// and orders only the calls on one tensor. Communication they are called so that
-// TensorFlow passes on what they say of a lost process as it is.
+// and orders only the calls on one tensor. Communication they are called so
+// that TensorFlow passes on what they say of a lost process as it is.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"

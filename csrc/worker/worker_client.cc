@@ -244,13 +244,14 @@ WorkerClient::OperationPtr WorkerClient::ActiveLocked(const Header& header) {
   return tensor->active;
 }
 
-Landing WorkerClient::Land(Peer*, const Header& header) {
+Landing WorkerClient::Land(Peer* peer, const Header& header) {
   if (header.kind != Kind::kResult) {
     if (header.payload_bytes > kMaxBodyBytes) return Refuse();
     auto* body = new std::vector<uint8_t>(header.payload_bytes);
     return Landing{true, body->data(), body};
   }
   std::lock_guard<std::mutex> lock(mutex_);
+  if (header.membership_epoch != membership_epoch_) return Refuse();
   OperationPtr operation = ActiveLocked(header);
   // Of a round that was given up: read and forget.
   if (operation == nullptr || !operation->failure.ok()) return Landing();
@@ -258,7 +259,7 @@ Landing WorkerClient::Land(Peer*, const Header& header) {
   const PushPullRequest& request = operation->request;
   const bool has_it = request.operation == Operation::kBroadcast &&
                       request.root_rank == config_.self.index;
-  if (task.state != TaskState::kPushed ||
+  if (task.state != TaskState::kPushed || servers_[task.server] != peer ||
       header.payload_bytes != (has_it ? 0 : task.range.bytes)) {
     return Refuse();
   }

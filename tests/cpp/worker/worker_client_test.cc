@@ -1,0 +1,258 @@
+#include "csrc/worker/worker_client.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "tests/cpp/fake_transport.h"
+
+namespace byteps {
+namespace {
+
+// A request with its memory and its outcome.
+struct Call {
+  explicit Call(size_t count, float value = 1) : data(count, value) {}
+  void Run(WorkerClient* client, const std::string& name = "t",
+           int64_t priority = 0) {
+    PushPullRequest request;
+    request.name = name;
+    request.shape = {static_cast<int64_t>(data.size())};
+    request.priority = priority;
+    request.input = request.output = data.data();
+    client->PushPull(std::move(request), [this](Status status) {
+      EXPECT_FALSE(outcome.has_value()) << "called twice";
+      outcome = status;
+    });
+  }
+  std::vector<float> data;
+  std::optional<Status> outcome;
+};
+
+class WorkerClientTest : public testing::Test {
+ protected:
+  explicit WorkerClientTest(uint64_t credit = 1 << 20) {
+    config_.workers = {"a:1", "b:1"};
+    config_.servers = {"s:1", "s:2"};
+    config_.partition_bytes = 16;
+    config_.credit_bytes = credit;
+    client_ = std::make_unique<WorkerClient>(config_);
+    for (uint32_t i = 0; i < 2; ++i) {
+      servers_.push_back(transport_.Add({Role::kServer, i}));
+    }
+  }
+  void Start() { client_->Start(servers_, 1); }
+
+  // The servers answer every push so far with twice what was pushed.
+  void Answer() {
+    std::vector<SentMessage> messages = std::move(transport_.messages);
+    transport_.messages.clear();
+    for (SentMessage& message : messages) {
+      if (message.sent) message.sent(OkStatus());
+      if (message.header.kind != Kind::kPush) continue;
+      Header header = message.header;
+      header.kind = Kind::kResult;
+      const Landing landing = client_->Land(message.peer, header);
+      ASSERT_TRUE(landing.accept);
+      auto* out = static_cast<float*>(landing.data);
+      for (size_t i = 0; i < message.payload.size() / sizeof(float); ++i) {
+        float value;
+        std::memcpy(&value, &message.payload[i * sizeof(float)], sizeof(value));
+        out[i] = 2 * value;
+      }
+      client_->Arrived(message.peer, header, landing);
+    }
+  }
+
+  Config config_;
+  FakeTransport transport_;
+  std::vector<Peer*> servers_;
+  std::unique_ptr<WorkerClient> client_;
+};
+
+TEST_F(WorkerClientTest, BeforeTheStartARequestFails) {
+  Call call(4);
+  call.Run(client_.get());
+  ASSERT_TRUE(call.outcome.has_value());
+  EXPECT_EQ(call.outcome->code(), Code::kFailedPrecondition);
+}
+
+TEST_F(WorkerClientTest, EveryPartitionGoesOutAndComesBack) {
+  Start();
+  Call call(10, 3);
+  call.Run(client_.get());
+  EXPECT_EQ(transport_.Count(Kind::kPush), 3u);
+  EXPECT_EQ(transport_.Count(Kind::kDeclare), 2u);  // one for each server
+  EXPECT_EQ(transport_.messages[0].header.kind, Kind::kDeclare);
+  EXPECT_FALSE(call.outcome.has_value());
+  Answer();
+  ASSERT_TRUE(call.outcome.has_value());
+  EXPECT_TRUE(call.outcome->ok());
+  EXPECT_EQ(call.data, std::vector<float>(10, 6));
+  EXPECT_EQ(client_->counters().pushes, 3u);
+  EXPECT_EQ(client_->counters().results, 3u);
+}
+
+TEST_F(WorkerClientTest, ATensorIsDeclaredOnceUntilItChanges) {
+  Start();
+  Call first(4), second(4), longer(5);
+  first.Run(client_.get());
+  EXPECT_EQ(transport_.Count(Kind::kDeclare), 1u);
+  Answer();
+  second.Run(client_.get());
+  EXPECT_EQ(transport_.Count(Kind::kDeclare), 0u);
+  Answer();
+  longer.Run(client_.get());
+  EXPECT_EQ(transport_.Count(Kind::kDeclare), 2u);
+  Answer();
+  EXPECT_TRUE(longer.outcome->ok());
+}
+
+TEST_F(WorkerClientTest, ASecondCallOnANameWaitsForTheFirst) {
+  Start();
+  Call first(4, 1), second(4, 5), other(4, 9);
+  first.Run(client_.get());
+  second.Run(client_.get());
+  other.Run(client_.get(), "other");
+  EXPECT_EQ(transport_.Count(Kind::kPush), 2u);
+  Answer();
+  EXPECT_TRUE(first.outcome.has_value());
+  EXPECT_TRUE(other.outcome.has_value());
+  EXPECT_FALSE(second.outcome.has_value());
+  ASSERT_EQ(transport_.Count(Kind::kPush), 1u);
+  EXPECT_EQ(transport_.messages.back().header.round, 1u);
+  Answer();
+  EXPECT_EQ(second.data, std::vector<float>(4, 10));
+}
+
+TEST_F(WorkerClientTest, ARoundErrorEndsTheCallOnceAllIsQuiet) {
+  Start();
+  Call call(8);
+  call.Run(client_.get());
+  std::vector<SentMessage> messages = std::move(transport_.messages);
+  transport_.messages.clear();
+  for (SentMessage& message : messages) {
+    if (message.header.kind != Kind::kPush) {
+      if (message.sent) message.sent(OkStatus());
+      continue;
+    }
+    const std::vector<uint8_t> body = EncodeError(InvalidArgument("differs"));
+    Header header = message.header;
+    header.kind = Kind::kRoundError;
+    header.payload_bytes = body.size();
+    const Landing landing = client_->Land(message.peer, header);
+    ASSERT_TRUE(landing.accept);
+    std::memcpy(landing.data, body.data(), body.size());
+    client_->Arrived(message.peer, header, landing);
+    // The transport still reads the input.
+    EXPECT_FALSE(call.outcome.has_value());
+    if (&message == &messages.back()) break;
+  }
+  for (SentMessage& message : messages) {
+    if (message.header.kind == Kind::kPush) message.sent(OkStatus());
+  }
+  ASSERT_TRUE(call.outcome.has_value());
+  EXPECT_EQ(call.outcome->message(), "differs");
+}
+
+TEST_F(WorkerClientTest, AFailureEndsWhatIsThereAndWhatComes) {
+  Start();
+  Call under_way(4), queued(4), later(4);
+  under_way.Run(client_.get());
+  queued.Run(client_.get());
+  client_->Fail(Unavailable("server 1 is gone"));
+  client_->Fail(Unavailable("another reason"));
+  EXPECT_FALSE(under_way.outcome.has_value());  // its input is still read
+  transport_.Complete(Unavailable("no connection"));
+  later.Run(client_.get());
+  for (Call* call : {&under_way, &queued, &later}) {
+    ASSERT_TRUE(call->outcome.has_value());
+    EXPECT_EQ(call->outcome->message(), "server 1 is gone");
+  }
+}
+
+TEST_F(WorkerClientTest, AServerThatLeftFailsOnlyWhatNeedsIt) {
+  Start();
+  Call both(8);  // has a partition at each server
+  both.Run(client_.get());
+  client_->ServerLeft(1, Unavailable("server 1 left the job"));
+  transport_.Complete(OkStatus());
+  ASSERT_TRUE(both.outcome.has_value());
+  EXPECT_EQ(both.outcome->message(), "server 1 left the job");
+}
+
+TEST_F(WorkerClientTest, AResultLandsOnlyWhereItBelongs) {
+  Start();
+  Call call(4);
+  call.Run(client_.get());
+  const Header good = [this] {
+    Header header = transport_.messages.back().header;
+    header.kind = Kind::kResult;
+    return header;
+  }();
+  Peer* peer = transport_.messages.back().peer;
+  Header wrong = good;
+  wrong.payload_bytes = 12;
+  EXPECT_FALSE(client_->Land(peer, wrong).accept);
+  wrong = good;
+  wrong.membership_epoch = 9;
+  EXPECT_FALSE(client_->Land(peer, wrong).accept);
+  Peer* other = peer == servers_[0] ? servers_[1] : servers_[0];
+  EXPECT_FALSE(client_->Land(other, good).accept);
+  // What is late, or of nothing known here, is read and forgotten.
+  wrong = good;
+  wrong.key.partition = 7;
+  EXPECT_EQ(client_->Land(peer, wrong).data, nullptr);
+  wrong = good;
+  wrong.round = 3;
+  EXPECT_EQ(client_->Land(peer, wrong).data, nullptr);
+  wrong = good;
+  wrong.key.tensor = 3;
+  EXPECT_EQ(client_->Land(peer, wrong).data, nullptr);
+  Answer();
+  EXPECT_TRUE(call.outcome->ok());
+}
+
+TEST_F(WorkerClientTest, SenselessRequestsAreSentences) {
+  Start();
+  std::optional<Status> outcome;
+  PushPullRequest request;
+  request.name = "t";
+  request.dtype = DType::kInt32;
+  request.operation = Operation::kAverage;
+  client_->PushPull(request, [&](Status s) { outcome = s; });
+  EXPECT_EQ(outcome->code(), Code::kInvalidArgument);
+  EXPECT_NE(outcome->message().find("use Sum"), std::string::npos);
+  request.operation = Operation::kBroadcast;
+  request.root_rank = 2;
+  client_->PushPull(request, [&](Status s) { outcome = s; });
+  EXPECT_NE(outcome->message().find("in [0, 2). Received: 2"),
+            std::string::npos);
+  request.root_rank = 0;
+  request.shape = {int64_t{1} << 62, 4};
+  client_->PushPull(request, [&](Status s) { outcome = s; });
+  EXPECT_EQ(outcome->code(), Code::kInvalidArgument);
+}
+
+class LittleCredit : public WorkerClientTest {
+ protected:
+  LittleCredit() : WorkerClientTest(16) {}
+};
+
+TEST_F(LittleCredit, AnUrgentTensorOvertakes) {
+  Start();
+  Call large(80), urgent(4);
+  large.Run(client_.get(), "large", -5);
+  const size_t before = transport_.Count(Kind::kPush);
+  EXPECT_LE(before, 2u);  // one partition for each server
+  urgent.Run(client_.get(), "urgent", 5);
+  while (!urgent.outcome.has_value() && !large.outcome.has_value()) Answer();
+  EXPECT_TRUE(urgent.outcome.has_value());
+  EXPECT_FALSE(large.outcome.has_value());
+  while (!large.outcome.has_value()) Answer();
+  EXPECT_EQ(large.data, std::vector<float>(80, 2));
+}
+
+}  // namespace
+}  // namespace byteps
