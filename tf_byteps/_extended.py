@@ -47,6 +47,11 @@ def is_initialized() -> bool:
     return context.context()._initialized
 
 
+def has_seed() -> bool:
+    """Whether somebody called `tf.random.set_seed`."""
+    return context.global_seed() is not None
+
+
 def keras_asks_for_shapes() -> bool:
     """Whether the caller's caller is Keras, which builds a model by its first batch.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 import tensorflow as tf
 
-from tf_byteps import _extended, runtime
+from tf_byteps import _extended, ops, runtime
 from tf_byteps.errors import ArgumentError
 from tf_byteps.options import Options
 
@@ -57,6 +58,10 @@ class BytePSStrategy(tf.distribute.MultiWorkerMirroredStrategy):
         )
         # The parent's would start TensorFlow's own collectives.
         tf.distribute.Strategy.__init__(self, extended)
+        if job.size > 1 and not _extended.has_seed():
+            # Each worker shuffles the whole dataset and takes its share: only if
+            # all shuffle alike does an epoch hold every sample once.
+            tf.random.set_seed(ops.broadcast_object(secrets.randbits(31)))
 
     def reduce(
         self, reduce_op: tf.distribute.ReduceOp | str, value: Any, axis: Any = None

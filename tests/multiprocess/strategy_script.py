@@ -67,6 +67,34 @@ def trained(model, *data, **options):
 
 
 @case
+def a_shuffled_epoch_has_every_sample_once():
+    """Sample i is 2^i: their sum says which were seen, and how often.
+
+    The first of all, since the others set seeds.
+    """
+
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.seen = keras.metrics.Sum(name="seen")
+
+        def call(self, x):
+            return x
+
+        def train_step(self, batch):
+            self.seen.update_state(batch[0])
+            return {"seen": self.seen.result()}
+
+    with strategy.scope():
+        model = Model()
+        model.compile()
+    x = 2.0 ** np.arange(16, dtype="float32")[:, None]
+    history = model.fit(x, x, batch_size=4, epochs=3, shuffle=True, verbose=0)
+    # What a train step logs is averaged over the workers.
+    return [value * size for value in history.history["seen"]]
+
+
+@case
 def numpy_data():
     model = mlp()
     x, y = data()

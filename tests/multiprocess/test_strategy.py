@@ -41,9 +41,11 @@ EQUAL_TO_ONE = (
     "initial_values_are_worker_0s",
     "metrics_are_the_clusters",
     "custom_train_step",
+    "a_shuffled_epoch_has_every_sample_once",
 )
 # Batches of 12 divide by three workers, those of 16 do not.
 MANY = (
+    "a_shuffled_epoch_has_every_sample_once",
     "embedding",
     "string_inputs",
     "custom_train_step",
