@@ -120,6 +120,7 @@ struct Call {
 class RuntimeTest : public testing::TestWithParam<std::pair<int, int>> {
  protected:
   void SetUp() override { ConfigureLog(LogLevel::kError, "test"); }
+  void TearDown() override { ConfigureLog(LogLevel::kWarning, "test"); }
 };
 
 TEST_P(RuntimeTest, SumsAreExactForEverySize) {

@@ -31,6 +31,7 @@ class SummationServerTest : public testing::Test {
   ~SummationServerTest() override {
     End();
     transport_.Complete(OkStatus());  // payloads live in the server's pool
+    ConfigureLog(LogLevel::kWarning, "test");
   }
 
   // After this all that was received has been answered.
