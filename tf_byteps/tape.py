@@ -60,3 +60,16 @@ class DistributedGradientTape(tf.GradientTape):
         flat = tf.nest.flatten(gradients)
         combined = ops.combine_gradients(flat, op, sparse_as_dense)
         return tf.nest.pack_sequence_as(gradients, combined)
+
+    def jacobian(self, *args: Any, **kwargs: Any) -> Any:
+        """As `tf.GradientTape.jacobian`, of this worker."""
+        return self._plain().jacobian(*args, **kwargs)
+
+    def batch_jacobian(self, *args: Any, **kwargs: Any) -> Any:
+        """As `tf.GradientTape.batch_jacobian`, of this worker."""
+        return self._plain().batch_jacobian(*args, **kwargs)
+
+    def _plain(self) -> tf.GradientTape:
+        tape = tf.GradientTape.__new__(tf.GradientTape)
+        tape.__dict__ = self.__dict__
+        return tape

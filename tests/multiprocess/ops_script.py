@@ -87,6 +87,18 @@ def through_optimizer_and_tape():
 
 
 @case
+def jacobians_are_a_workers_own():
+    x = tf.constant([[1.0, 2.0]])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = x * x * (rank + 1.0)
+    tape = bps.DistributedGradientTape(tape)
+    with Counted() as counted:
+        values = [tape.jacobian(y, x)[0, :, 0], tape.batch_jacobian(y, x)[0]]
+    return [counted.pushes, [v.numpy().tolist() for v in values]]
+
+
+@case
 def all_types():
     """Exact values for every type and operation that has a meaning."""
     wrong = []

@@ -56,6 +56,14 @@ def test_optimizer_and_tape(job):
 
 
 @EVERY_JOB
+def test_jacobians_are_a_workers_own(job):
+    for _, rank, (pushes, values) in each(job, "jacobians_are_a_workers_own"):
+        assert pushes == 0
+        r = 2.0 * (rank + 1)
+        assert values == [[[r, 0.0], [0.0, 2 * r]]] * 2
+
+
+@EVERY_JOB
 def test_every_type_is_exact(job):
     for *_, wrong in each(job, "all_types"):
         assert wrong == []
