@@ -268,7 +268,9 @@ if bps.rank() == 0:
 """
 
 
-@pytest.mark.parametrize("servers", [0, 1])
+@pytest.mark.parametrize(
+    "servers", [0, pytest.param(1, marks=pytest.mark.long)], ids=str
+)
 def test_a_script_of_the_old_style(servers, tmp_path):
 
     path = tmp_path / "script.py"
