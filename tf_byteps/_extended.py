@@ -11,9 +11,11 @@ gradient accumulation, moving averages and `steps_per_execution`.
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
+import keras
 import tensorflow as tf
 from tensorflow.python.distribute import (
     device_util,
@@ -62,6 +64,31 @@ def keras_asks_for_shapes() -> bool:
     return frame.f_code.co_name == "_maybe_symbolic_build" and frame.f_globals.get(
         "__name__", ""
     ).startswith("keras.")
+
+
+@functools.cache
+def agree_on_finite_gradients() -> None:
+    """Lets Keras's loss scaling skip a step on all workers or on none.
+
+    `LossScaleOptimizer` looks at its own replica's gradients before they are summed.
+    With an infinity in one replica it would leave the others waiting for the sum.
+    Acts in replicas of our strategies, and around a `DistributedOptimizer` only.
+    """
+    own = keras.optimizers.LossScaleOptimizer.check_finite
+
+    @functools.wraps(own)
+    def check_finite(self: Any, grads: Any) -> Any:
+        finite = own(self, grads)
+        job = runtime.current()
+        ours = isinstance(tf.distribute.get_strategy().extended, Extended) or hasattr(
+            self.inner_optimizer, "_tf_byteps"
+        )
+        if not ours or job is None or not job.distributed:
+            return finite
+        (everywhere,) = ops.push_pull_all([finite], ops.Min)  # "and" for bool
+        return everywhere
+
+    keras.optimizers.LossScaleOptimizer.check_finite = check_finite
 
 
 def local_value(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_byteps import ops, runtime
+from tf_byteps import _extended, ops, runtime
 from tf_byteps.errors import ArgumentError
 
 
@@ -69,6 +69,7 @@ def DistributedOptimizer(
             "DistributedOptimizer: op must be tf_byteps.Average or Sum. "
             f"Received: {op!r}"
         )
+    _extended.agree_on_finite_gradients()
     _share_traced_initial_values()
     optimizer.__class__ = _distributed_class(type(optimizer))
     optimizer._tf_byteps = (op, sparse_as_dense)

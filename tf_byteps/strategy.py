@@ -58,6 +58,7 @@ class BytePSStrategy(tf.distribute.MultiWorkerMirroredStrategy):
         )
         # The parent's would start TensorFlow's own collectives.
         tf.distribute.Strategy.__init__(self, extended)
+        _extended.agree_on_finite_gradients()
         if job.size > 1 and not _extended.has_seed():
             # Each worker shuffles the whole dataset and takes its share: only if
             # all shuffle alike does an epoch hold every sample once.

@@ -1,5 +1,6 @@
 """What a worker of test_ops.py runs: every case, each reported by name."""
 
+import functools
 import os
 import resource
 
@@ -83,6 +84,33 @@ def through_optimizer_and_tape():
             return tape.gradient(loss, [weight])[0]
 
         outputs[f"tape {op.value}"] = [step().numpy().tolist() for _ in range(8)]
+    return outputs
+
+
+@case
+def an_infinity_on_one_worker():
+    """All skip the step, whichever way round the optimizers are wrapped."""
+
+    def apply(optimizer, variable, gradient):
+        optimizer.apply([gradient], [variable])
+
+    outputs = []
+    for inside in (True, False):
+        optimizer = keras.optimizers.SGD(1.0)
+        if inside:
+            optimizer = bps.DistributedOptimizer(optimizer)
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=8)
+        if not inside:
+            optimizer = bps.DistributedOptimizer(optimizer)
+        variable = keras.Variable([1.0])
+
+        optimizer.build([variable])
+        step = tf.function(
+            functools.partial(apply, optimizer, variable), autograph=False
+        )
+        step(tf.constant([np.inf if rank == 1 else 8.0]))
+        step(tf.constant([8.0]))
+        outputs.append([variable.numpy().tolist(), float(optimizer.dynamic_scale)])
     return outputs
 
 

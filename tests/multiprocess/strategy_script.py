@@ -251,6 +251,21 @@ def loss_scale():
 
 
 @case
+def an_infinity_on_one_worker():
+    """All skip that step; in none of the others anybody waits."""
+    with strategy.scope():
+        optimizer = keras.optimizers.LossScaleOptimizer(
+            keras.optimizers.SGD(0.05), initial_scale=2**15
+        )
+    model = mlp(lambda: optimizer)
+    x, y = data()
+    x[-1] = np.inf
+    model.fit(x, y, batch_size=16, shuffle=False, verbose=0)
+    state = optimizer.dynamic_scale.numpy(), optimizer.iterations.numpy()
+    return [*map(float, state), *sums(model)]
+
+
+@case
 def synchronized_batch_norm():
     model = mlp(batch_norm=True)
     return trained(model, *data(), epochs=2)

@@ -56,6 +56,13 @@ def test_optimizer_and_tape(job):
 
 
 @EVERY_JOB
+def test_an_infinity_on_one_worker_is_skipped_by_all(job):
+    for *_, value in each(job, "an_infinity_on_one_worker"):
+        # The scale is halved once, and the second gradient is 8 / 4.
+        assert value == [[[-1.0], 4.0]] * 2
+
+
+@EVERY_JOB
 def test_jacobians_are_a_workers_own(job):
     for _, rank, (pushes, values) in each(job, "jacobians_are_a_workers_own"):
         assert pushes == 0

@@ -31,6 +31,7 @@ EQUAL_TO_ONE = (
     "steps_per_execution",
     "run_eagerly",
     "loss_scale",
+    "an_infinity_on_one_worker",
     "synchronized_batch_norm",
     "regularizers",
     "embedding",
