@@ -435,8 +435,9 @@ void LoopbackTransport::Deliver(Event* event) {
       status = from->why;
     }
   }
-  if (status.ok() && landing.data != nullptr) {
-    std::memcpy(landing.data, event->payload, event->header.payload_bytes);
+  const uint64_t bytes = event->header.payload_bytes;
+  if (status.ok() && landing.data != nullptr && bytes > 0) {
+    std::memcpy(landing.data, event->payload, bytes);
   }
   if (event->sent) event->sent(status);
   {
