@@ -449,6 +449,7 @@ namespace {
 struct Gathering {
   AllgatherRequest request;
   StatusCallback done;
+  std::vector<int64_t> own;   // this worker's rows, at its rank
   std::vector<int64_t> rows;  // by rank
   std::mutex mutex;
   size_t outstanding = 0;  // guarded by mutex
@@ -467,17 +468,40 @@ void BroadcastEnded(const std::shared_ptr<Gathering>& gathering,
   gathering->done(outcome);
 }
 
+// What a server says of the rows is no reason to write anywhere.
+Status CheckRows(const AllgatherRequest& request, uint32_t self,
+                 const std::vector<int64_t>& rows, uint64_t row_bytes) {
+  const uint64_t limit =
+      static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) /
+      std::max<uint64_t>(row_bytes, 1);
+  uint64_t total = 0;
+  bool good = rows[self] == request.shape[0];
+  for (int64_t r : rows) {
+    good = good && r >= 0 && static_cast<uint64_t>(r) <= limit - total;
+    if (good) total += static_cast<uint64_t>(r);
+  }
+  if (good) return OkStatus();
+  return Internal(
+      "Allgather of tensor \"" + request.name +
+      "\": the server answered with numbers of rows that cannot be");
+}
+
 void BroadcastRows(WorkerClient* client, uint32_t self,
                    const std::shared_ptr<Gathering>& gathering) {
   const AllgatherRequest& request = gathering->request;
+  uint64_t row_bytes = ElementBytes(request.dtype);
+  for (size_t i = 1; i < request.shape.size(); ++i) {
+    row_bytes *= static_cast<uint64_t>(request.shape[i]);
+  }
+  const Status status = CheckRows(request, self, gathering->rows, row_bytes);
+  if (!status.ok()) {
+    gathering->done(status);
+    return;
+  }
   Result<void*> output = request.allocate(gathering->rows);
   if (!output.ok()) {
     gathering->done(output.status());
     return;
-  }
-  uint64_t row_bytes = ElementBytes(request.dtype);
-  for (size_t i = 1; i < request.shape.size(); ++i) {
-    row_bytes *= static_cast<uint64_t>(request.shape[i]);
   }
   // One for this loop, so that the last broadcast cannot end before it.
   gathering->outstanding = 1;
@@ -520,8 +544,9 @@ void WorkerClient::Allgather(AllgatherRequest request, StatusCallback done) {
     return;
   }
   auto gathering = std::make_shared<Gathering>();
+  gathering->own.resize(config_.num_workers());
+  gathering->own[config_.self.index] = request.shape[0];
   gathering->rows.resize(config_.num_workers());
-  gathering->rows[config_.self.index] = request.shape[0];
   PushPullRequest sizes;
   sizes.name = request.name;
   sizes.dtype = request.dtype;
@@ -529,7 +554,8 @@ void WorkerClient::Allgather(AllgatherRequest request, StatusCallback done) {
   sizes.shape = request.shape;
   sizes.shape[0] = 0;  // the one dimension that may differ
   sizes.priority = request.priority;
-  sizes.input = sizes.output = gathering->rows.data();
+  sizes.input = gathering->own.data();
+  sizes.output = gathering->rows.data();
   gathering->request = std::move(request);
   gathering->done = std::move(done);
   PushPull(std::move(sizes), [this, gathering](Status status) {

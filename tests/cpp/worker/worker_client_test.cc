@@ -214,6 +214,40 @@ TEST_F(WorkerClientTest, AResultLandsOnlyWhereItBelongs) {
   EXPECT_TRUE(call.outcome->ok());
 }
 
+TEST_F(WorkerClientTest, AnAllgatherBelievesNoRowsThatCannotBe) {
+  config_.self = {Role::kWorker, 1};
+  client_ = std::make_unique<WorkerClient>(config_);
+  Start();
+  uint64_t round = 0;
+  for (const std::vector<int64_t>& rows :
+       {std::vector<int64_t>{-5, 3}, std::vector<int64_t>{1, 2},
+        std::vector<int64_t>{int64_t{1} << 62, 3}}) {
+    const std::vector<float> input(3);
+    std::optional<Status> outcome;
+    AllgatherRequest request;
+    request.name = "g";
+    request.shape = {3};
+    request.input = input.data();
+    request.allocate = [](const std::vector<int64_t>&) -> Result<void*> {
+      ADD_FAILURE() << "memory for rows that cannot be";
+      return Internal("no");
+    };
+    transport_.messages.clear();
+    client_->Allgather(request, [&](Status s) { outcome = s; });
+    transport_.Complete(OkStatus());
+    Peer* peer = transport_.messages.back().peer;
+    Header header = transport_.messages.back().header;
+    EXPECT_EQ(header.round, round++);
+    header.kind = Kind::kResult;
+    const Landing landing = client_->Land(peer, header);
+    ASSERT_NE(landing.data, nullptr);
+    std::memcpy(landing.data, rows.data(), header.payload_bytes);
+    client_->Arrived(peer, header, landing);
+    ASSERT_TRUE(outcome.has_value());
+    EXPECT_EQ(outcome->code(), Code::kInternal);
+  }
+}
+
 TEST_F(WorkerClientTest, SenselessRequestsAreSentences) {
   Start();
   std::optional<Status> outcome;
