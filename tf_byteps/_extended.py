@@ -343,23 +343,11 @@ class Extended(mirrored_strategy.MirroredExtended):
         ) or dataset._enable_get_next_as_optional
         return dataset
 
-    def _make_dataset_iterator(self, dataset: Any) -> Any:
-        raise NotImplementedError(_TF1_ITERATORS)
-
-    def _make_input_fn_iterator(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(_TF1_ITERATORS)
-
     def _experimental_distribute_values_from_function(self, value_fn: Any) -> Any:
         value = value_fn(
             tf.distribute.experimental.ValueContext(self._job.rank, self._job.size)
         )
         return distribute_utils.regroup([value], always_wrap=True)
-
-
-_TF1_ITERATORS = (
-    "BytePSStrategy has no TensorFlow 1 iterators: use experimental_distribute_dataset "
-    "or distribute_datasets_from_function"
-)
 
 
 def _is_floating(kwargs: dict[str, Any]) -> bool:

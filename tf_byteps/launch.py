@@ -138,7 +138,8 @@ class _Job:
         finally:
             self._kill_all()
             for copier in self._copiers:
-                copier.join()
+                # What a process left outside its group may hold the pipe open.
+                copier.join(GRACE_SECONDS)
             for number, handler in before.items():
                 signal.signal(number, handler)
         return status

@@ -102,9 +102,9 @@ def _distributed_class(base: type) -> type:
 
 
 def _is_initialized(variable: Any) -> bool:
-    value = getattr(variable, "value", variable)
-    value = value if isinstance(value, tf.Variable) else variable
-    return bool(value.is_initialized())
+    if isinstance(variable, keras.Variable):
+        variable = variable.value
+    return bool(variable.is_initialized())
 
 
 _entered: list = []

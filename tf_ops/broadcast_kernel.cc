@@ -48,7 +48,8 @@ class BroadcastKernel : public tensorflow::AsyncOpKernel {
     request.input = c->input(1).tensor_data().data();
     request.output = DataOf(output);
     const bool is_root = runtime->config().self.index == request.root_rank;
-    if (is_root && request.input != request.output) {
+    if (is_root && request.input != request.output &&
+        output->TotalBytes() > 0) {
       std::memcpy(request.output, request.input, output->TotalBytes());
     }
     runtime->PushPull(std::move(request), [c, done](Status status) {

@@ -143,7 +143,12 @@ void WorkerClient::BeginLocked(OperationPtr operation, Afterwards* after) {
   operation->unanswered = operation->tasks.size();
   operation->round = tensor.next_round++;
   for (const PartitionTask& task : operation->tasks) {
-    if (!left_[task.server].ok()) operation->failure = left_[task.server];
+    if (left_[task.server].ok()) continue;
+    after->completed.emplace_back(std::move(operation->done),
+                                  left_[task.server]);
+    return;
+  }
+  for (const PartitionTask& task : operation->tasks) {
     auto& declared = tensor.declared[task.server];
     if (declared != nullptr &&
         (declared == operation->declaration || *declared == declaration)) {
@@ -156,11 +161,7 @@ void WorkerClient::BeginLocked(OperationPtr operation, Afterwards* after) {
     operation->undeclared.push_back(task.server);
   }
   tensor.active = operation;
-  if (operation->failure.ok()) {
-    after->begun.push_back(std::move(operation));
-  } else {
-    CompleteIfOverLocked(operation, after);
-  }
+  after->begun.push_back(std::move(operation));
 }
 
 void WorkerClient::Dispatch(const OperationPtr& operation) {
@@ -245,13 +246,13 @@ WorkerClient::OperationPtr WorkerClient::ActiveLocked(const Header& header) {
 }
 
 Landing WorkerClient::Land(Peer* peer, const Header& header) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (header.membership_epoch != membership_epoch_) return Refuse();
   if (header.kind != Kind::kResult) {
     if (header.payload_bytes > kMaxBodyBytes) return Refuse();
     auto* body = new std::vector<uint8_t>(header.payload_bytes);
     return Landing{true, body->data(), body};
   }
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (header.membership_epoch != membership_epoch_) return Refuse();
   OperationPtr operation = ActiveLocked(header);
   // Of a round that was given up: read and forget.
   if (operation == nullptr || !operation->failure.ok()) return Landing();
@@ -337,7 +338,8 @@ void WorkerClient::CompleteIfOverLocked(const OperationPtr& operation,
   if (tensor.active != operation) return;  // over already
   after->completed.emplace_back(std::move(operation->done), operation->failure);
   tensor.active = nullptr;
-  if (!tensor.waiting.empty()) {
+  // What ends at once makes room for the one behind it.
+  while (tensor.active == nullptr && !tensor.waiting.empty()) {
     OperationPtr next = std::move(tensor.waiting.front());
     tensor.waiting.pop_front();
     BeginLocked(std::move(next), after);

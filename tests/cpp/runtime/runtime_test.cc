@@ -318,6 +318,10 @@ TEST(Runtime, ATakenPortIsNamed) {
 
 TEST(CurrentRuntime, IsASlotForOne) {
   EXPECT_EQ(CurrentRuntime(), nullptr);
+  Job job(2, 0);
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  SetCurrentRuntime(job.workers[1]);
+  EXPECT_EQ(CurrentRuntime(), job.workers[1]);
   SetCurrentRuntime(nullptr);
   EXPECT_EQ(CurrentRuntime(), nullptr);
 }

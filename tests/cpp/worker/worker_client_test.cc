@@ -13,7 +13,12 @@ namespace {
 
 // A request with its memory and its outcome.
 struct Call {
-  explicit Call(size_t count, float value = 1) : data(count, value) {}
+  explicit Call(size_t count, float value = 1) : data(count), doubled(count) {
+    for (size_t i = 0; i < count; ++i) {
+      data[i] = value + 10 * static_cast<float>(i);
+      doubled[i] = 2 * data[i];
+    }
+  }
   void Run(WorkerClient* client, const std::string& name = "t",
            int64_t priority = 0) {
     PushPullRequest request;
@@ -27,6 +32,7 @@ struct Call {
     });
   }
   std::vector<float> data;
+  std::vector<float> doubled;  // what the servers of this test make of it
   std::optional<Status> outcome;
 };
 
@@ -89,7 +95,7 @@ TEST_F(WorkerClientTest, EveryPartitionGoesOutAndComesBack) {
   Answer();
   ASSERT_TRUE(call.outcome.has_value());
   EXPECT_TRUE(call.outcome->ok());
-  EXPECT_EQ(call.data, std::vector<float>(10, 6));
+  EXPECT_EQ(call.data, call.doubled);
   EXPECT_EQ(client_->counters().pushes, 3u);
   EXPECT_EQ(client_->counters().results, 3u);
 }
@@ -123,7 +129,7 @@ TEST_F(WorkerClientTest, ASecondCallOnANameWaitsForTheFirst) {
   ASSERT_EQ(transport_.Count(Kind::kPush), 1u);
   EXPECT_EQ(transport_.messages.back().header.round, 1u);
   Answer();
-  EXPECT_EQ(second.data, std::vector<float>(4, 10));
+  EXPECT_EQ(second.data, second.doubled);
 }
 
 TEST_F(WorkerClientTest, ARoundErrorEndsTheCallOnceAllIsQuiet) {
@@ -180,6 +186,40 @@ TEST_F(WorkerClientTest, AServerThatLeftFailsOnlyWhatNeedsIt) {
   transport_.Complete(OkStatus());
   ASSERT_TRUE(both.outcome.has_value());
   EXPECT_EQ(both.outcome->message(), "server 1 left the job");
+}
+
+TEST_F(WorkerClientTest, WhatEndsAtOnceDoesNotHoldUpTheNext) {
+  Start();
+  Call first(4), last(4);
+  first.Run(client_.get());
+  std::optional<Status> hopeless;
+  PushPullRequest request;
+  request.name = "t";
+  request.shape = {int64_t{1} << 40};  // too many partitions of 16 bytes
+  client_->PushPull(request, [&](Status s) { hopeless = s; });
+  last.Run(client_.get());
+  Answer();
+  ASSERT_TRUE(hopeless.has_value());
+  EXPECT_EQ(hopeless->code(), Code::kInvalidArgument);
+  EXPECT_FALSE(last.outcome.has_value());
+  Answer();
+  ASSERT_TRUE(last.outcome.has_value());
+  EXPECT_EQ(last.data, last.doubled);
+}
+
+TEST_F(WorkerClientTest, AThousandQueuedCallsEndWhenTheirServerLeft) {
+  Start();
+  std::vector<std::unique_ptr<Call>> calls;
+  for (int i = 0; i < 1000; ++i) {
+    calls.push_back(std::make_unique<Call>(8));
+    calls.back()->Run(client_.get());
+  }
+  client_->ServerLeft(1, Unavailable("server 1 left the job"));
+  transport_.Complete(OkStatus());
+  for (auto& call : calls) {
+    ASSERT_TRUE(call->outcome.has_value());
+    EXPECT_EQ(call->outcome->message(), "server 1 left the job");
+  }
 }
 
 TEST_F(WorkerClientTest, AResultLandsOnlyWhereItBelongs) {
@@ -285,7 +325,7 @@ TEST_F(LittleCredit, AnUrgentTensorOvertakes) {
   EXPECT_TRUE(urgent.outcome.has_value());
   EXPECT_FALSE(large.outcome.has_value());
   while (!large.outcome.has_value()) Answer();
-  EXPECT_EQ(large.data, std::vector<float>(80, 2));
+  EXPECT_EQ(large.data, large.doubled);
 }
 
 }  // namespace
