@@ -3,16 +3,11 @@
 Target: under 1 % of a core each, with dedicated and with colocated servers.
 """
 
-import json
-import os
-import pathlib
-import secrets
-import subprocess
-import sys
 import time
 
+from support.processes import cpu_seconds, start_job, stop
+
 SECONDS = 10
-TICKS = os.sysconf("SC_CLK_TCK")
 
 WORKER = """
 import sys
@@ -27,38 +22,9 @@ sys.stdin.read()
 """
 
 
-def cpu_seconds(process):
-    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text()
-    user, system = fields.rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / TICKS
-
-
 def measure(workers, servers):
     """Percent of a core of each process of a job that waits."""
-    from tf_byteps.launch import free_ports
-
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(workers + servers)]
-    cluster = {"worker": addresses[:workers]}
-    if servers:
-        cluster["ps"] = addresses[workers:]
-    token = secrets.token_hex(8)
-    processes = {}
-    for kind, count in (("ps", servers), ("worker", workers)):
-        for index in range(count):
-            task = {"cluster": cluster, "task": {"type": kind, "index": index}}
-            command = ["-P", "-m", "tf_byteps", "server"]
-            processes[f"{kind} {index}"] = subprocess.Popen(
-                [sys.executable, *(command if kind == "ps" else ["-c", WORKER])],
-                env={
-                    **os.environ,
-                    "TF_CONFIG": json.dumps(task),
-                    "TF_BYTEPS_JOB_TOKEN": token,
-                    "TF_CPP_MIN_LOG_LEVEL": "2",
-                },
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+    processes = start_job(("-c", WORKER), workers, servers)
     try:
         for name, process in processes.items():
             if name.startswith("worker") and "ready" not in process.stdout.readline():
@@ -70,9 +36,7 @@ def measure(workers, servers):
             for name, p in processes.items()
         }
     finally:
-        for process in reversed(processes.values()):
-            process.stdin.close()
-            process.wait(20)
+        stop(list(processes.values()))
 
 
 def main():

@@ -11,21 +11,19 @@ Targets: throughput at least 0.7, CPU at most 1.3 of the sockets'.
 
 import argparse
 import json
-import os
-import pathlib
-import secrets
 import socket
 import statistics
-import subprocess
 import sys
 import threading
 import time
 
 import numpy as np
+from support.processes import cpu_seconds, spawn, start_job, stop
+
+from tf_byteps.launch import free_ports
 
 MEGABYTES = 64
 PIECE = 4096000  # the default of partition_bytes
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def serve(steps_until_stop, step):
@@ -143,16 +141,6 @@ def sockets_server(port):
 # --- both --------------------------------------------------------------------------
 
 
-def cpu_seconds(processes):
-    """User and system time of processes so far."""
-    total = 0
-    for process in processes:
-        fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text()
-        user, system = fields.rpartition(")")[2].split()[11:13]
-        total += int(user) + int(system)
-    return total / TICKS
-
-
 class Contestant:
     """Three processes that do steps when told."""
 
@@ -171,7 +159,7 @@ class Contestant:
     def run(self, steps):
         """Seconds and CPU seconds a step."""
         processes = [self.server, *self.workers]
-        before = cpu_seconds(processes)
+        before = sum(map(cpu_seconds, processes))
         begin = time.monotonic()
         for worker in self.workers:
             worker.stdin.write(f"{steps}\n")
@@ -179,48 +167,19 @@ class Contestant:
         for worker in self.workers:
             float(worker.stdout.readline())
         seconds = time.monotonic() - begin
-        return seconds / steps, (cpu_seconds(processes) - before) / steps
+        return seconds / steps, (sum(map(cpu_seconds, processes)) - before) / steps
 
     def stop(self):
-        for worker in self.workers:
-            worker.stdin.close()
-        for process in [*self.workers, self.server]:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def spawn(*arguments, **environment):
-    return subprocess.Popen(
-        [sys.executable, *map(str, arguments)],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **environment},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+        stop([*self.workers, self.server])
 
 
 def start_byteps():
-    from tf_byteps.launch import free_ports
-
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
-    cluster = {"worker": addresses[:2], "ps": addresses[2:]}
-    token = secrets.token_hex(8)
-
-    def task(kind, index):
-        config = {"cluster": cluster, "task": {"type": kind, "index": index}}
-        return {"TF_CONFIG": json.dumps(config), "TF_BYTEPS_JOB_TOKEN": token}
-
-    server = spawn("-P", "-m", "tf_byteps", "server", **task("ps", 0))
-    workers = [spawn(__file__, "byteps", **task("worker", i)) for i in range(2)]
+    processes = start_job((__file__, "byteps"), workers=2, servers=1)
+    server, *workers = processes.values()
     return Contestant(server, workers)
 
 
 def start_sockets():
-    from tf_byteps.launch import free_ports
-
     (port,) = free_ports(1)
     server = spawn(__file__, "server", port)
     server.stdout.readline()

@@ -4,15 +4,14 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 
-from support.job import Process, environment_of
+from support.job import Process, environment_of, run_python
 
-BPS = (sys.executable, "-P", "-m", "tf_byteps")
+BPS = ("-P", "-m", "tf_byteps")
 
 
 def processes_with(mark):
@@ -34,8 +33,10 @@ class Launch:
         path = tmp_path / "script.py"
         path.write_text(script)
         self.mark = f"TEST_MARK={tmp_path}"
-        environment = environment_of(None, None, None, TEST_MARK=tmp_path)
-        self.process = Process("bps", [*BPS, "run", *options, str(path)], environment)
+        environment = environment_of(TEST_MARK=tmp_path)
+        self.process = Process(
+            "bps", [sys.executable, *BPS, "run", *options, str(path)], environment
+        )
 
     def __enter__(self):
         return self
@@ -167,41 +168,21 @@ def test_a_killed_launcher_leaves_nothing(tmp_path):
 )
 def test_mistakes_are_one_line(arguments, words):
     """Deadline: 5 s, the start of Python included."""
-    done = subprocess.run(
-        [*BPS, "run", *arguments],
-        env=environment_of(None, None, None),
-        capture_output=True,
-        text=True,
-        timeout=5,
-        check=False,
-    )
+    done = run_python(*BPS, "run", *arguments, seconds=5)
     assert done.returncode == 1
     assert words in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 
 def test_help_lists_the_commands():
-    done = subprocess.run(
-        [*BPS, "--help"],
-        env=environment_of(None, None, None),
-        capture_output=True,
-        text=True,
-        timeout=10,
-        check=True,
-    )
+    done = run_python(*BPS, "--help", seconds=10)
+    assert done.returncode == 0, done.stderr
     for command in ("run", "server", "doctor"):
         assert re.search(rf"^\s+{command}\s+\w", done.stdout, re.M)
 
 
 def test_doctor_alone_and_in_a_cluster(tmp_path):
-    done = subprocess.run(
-        [*BPS, "doctor"],
-        env=environment_of(None, None, None),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_python(*BPS, "doctor", seconds=60)
     assert done.returncode == 0, done.stderr
     for words in ("tensorflow   2.21", "the build fits", "train alone", "open files"):
         assert words in done.stdout

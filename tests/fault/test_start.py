@@ -5,13 +5,11 @@ Deadlines are counted without the seconds that TensorFlow takes to be loaded.
 
 import json
 import socket
-import subprocess
-import sys
 import threading
 
 import pytest
 
-from support.job import SERVER, Job, environment_of
+from support.job import SERVER, Job, environment_of, run_python
 from tf_byteps.launch import free_ports
 
 INIT = """
@@ -130,14 +128,8 @@ BAD_TF_CONFIGS = {
 def test_a_bad_tf_config_is_one_line_of_the_server(what):
     """Deadline: 5 s, the start of Python included."""
     text, words = BAD_TF_CONFIGS[what]
-    done = subprocess.run(
-        [sys.executable, *SERVER],
-        env=environment_of(None, None, None, TF_CONFIG=text),
-        capture_output=True,
-        text=True,
-        timeout=5,
-        check=False,
-    )
+    environment = environment_of(TF_CONFIG=text)
+    done = run_python(*SERVER, seconds=5, environment=environment)
     assert done.returncode == 1
     assert done.stderr.startswith("bps server: ") and words in done.stderr
     assert done.stderr.count("\n") == 1
@@ -145,24 +137,12 @@ def test_a_bad_tf_config_is_one_line_of_the_server(what):
 
 def test_a_worker_is_no_server_and_a_server_no_worker():
     cluster = {"worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}
-    worker = environment_of(cluster, "worker", 0)
-    done = subprocess.run(
-        [sys.executable, *SERVER],
-        env=worker,
-        capture_output=True,
-        text=True,
-        timeout=5,
-        check=False,
-    )
+    environment = environment_of(cluster, "worker", 0)
+    done = run_python(*SERVER, seconds=5, environment=environment)
     assert done.returncode == 1 and 'task of type "ps"' in done.stderr
-    done = subprocess.run(
-        [sys.executable, "-c", "import tf_byteps; tf_byteps.init()"],
-        env=environment_of(cluster, "ps", 0),
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
+    environment = environment_of(cluster, "ps", 0)
+    code = "import tf_byteps; tf_byteps.init()"
+    done = run_python("-c", code, environment=environment)
     assert done.returncode == 1
     assert "start it with `bps server`" in done.stderr.splitlines()[-1]
 
@@ -224,14 +204,8 @@ def test_a_server_needs_no_tensorflow():
         "import sys, tf_byteps.server, tf_byteps.cli, tf_byteps.launch;"
         "print([m for m in sys.modules if m in ('tensorflow', 'keras')])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        env=environment_of(None, None, None),
-        check=True,
-    )
+    done = run_python("-c", code)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
 
 

@@ -2,28 +2,19 @@
 
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
-from support.job import environment_of
+from support.job import run_python
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
-BPS = (sys.executable, "-P", "-m", "tf_byteps", "run")
+BPS = ("-P", "-m", "tf_byteps", "run")
 ALONE, COLOCATED, DEDICATED = (), (*BPS, "-n", "2"), (*BPS, "-n", "2", "-s", "1")
 
 
 def reached(name, how, arguments=()):
     """The measure that the example prints last."""
-    done = subprocess.run(
-        [*(how or [sys.executable]), str(EXAMPLES / name), *arguments],
-        env=environment_of(None, None, None),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    done = run_python(*how, EXAMPLES / name, *arguments, seconds=280)
     assert done.returncode == 0, done.stdout + done.stderr
     workers, measure = re.search(
         r"(\d) worker\(s\): (?:accuracy|AUC) (\d\.\d+)", done.stdout

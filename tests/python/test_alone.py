@@ -1,8 +1,6 @@
 """A process alone: no server, no network, no thread; and what a mistake is told."""
 
 import os
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import tf_byteps as bps
-from support.job import environment_of
+from support.job import environment_of, run_python
 from tf_byteps import _native, runtime
 from tf_byteps.errors import ArgumentError, BuildError, NotInitializedError
 
@@ -73,14 +71,8 @@ import sys
 print([l for l in links if "socket" in l], [t for t in threads if "bps" in t],
       "tf_byteps._core" in sys.modules)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment_of(None, None, None),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    done = run_python("-c", code, seconds=60)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[] [] False"
 
 
@@ -160,30 +152,17 @@ def test_an_old_tensorflow_is_told_at_first_use(tmp_path):
     """Before anything is loaded that would not fit."""
     (tmp_path / "tensorflow.py").write_text("__version__ = '2.4.0'\n")
     code = "from tf_byteps import _native; _native.op_library()"
-    environment = environment_of(None, None, None)
+    environment = environment_of()
     environment["PYTHONPATH"] = f"{tmp_path}:{environment['PYTHONPATH']}"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
+    done = run_python("-c", code, environment=environment)
     assert done.returncode == 1
     assert "this is TensorFlow 2.4.0: install it again" in done.stderr.splitlines()[-1]
 
 
 def test_importing_the_package_does_nothing():
     code = "import sys, tf_byteps; print('tensorflow' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment_of(None, None, None),
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=True,
-    )
+    done = run_python("-c", code)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("False")
     for name in bps.__all__:
         assert getattr(bps, name) is not None

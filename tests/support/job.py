@@ -156,7 +156,7 @@ class Process:
         return running
 
 
-def environment_of(cluster, task, index, **changes):
+def environment_of(cluster=None, task=None, index=None, **changes):
     """A process's environment; a change to None removes a variable."""
     environment = {
         **os.environ,
@@ -178,6 +178,19 @@ def environment_of(cluster, task, index, **changes):
         if value is not None:
             environment[name] = str(value)
     return environment
+
+
+def run_python(*arguments, seconds=20, environment=None):
+    """Runs Python with these arguments, alone unless `environment` says else."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env=environment or environment_of(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
 
 
 class Job:
@@ -314,7 +327,7 @@ def run_alone(script, seconds=120, environment=None):
         process = Process(
             "alone",
             [sys.executable, str(script)],
-            environment_of(None, None, None, **changes),
+            environment_of(**changes),
         )
         try:
             in_time = process.wait(seconds)
