@@ -331,11 +331,12 @@ def _ops() -> Any:
                 "set jit_compile=False (model.compile(..., jit_compile=False) or "
                 "tf.function(jit_compile=False)), or call push_pull outside of it"
             )
-        # A saved graph would refer to a running job.
-        graph.mark_as_unsaveable(
-            "A function that communicates through tf_byteps cannot be saved: save "
-            "the model without its training functions."
-        )
+        if hasattr(graph, "mark_as_unsaveable"):  # not so in TF1's sessions
+            # A saved graph would refer to a running job.
+            graph.mark_as_unsaveable(
+                "A function that communicates through tf_byteps cannot be saved: "
+                "save the model without its training functions."
+            )
     return _native.op_library()
 
 
