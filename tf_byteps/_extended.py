@@ -18,6 +18,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from tensorflow.python.distribute import (
+    collective_all_reduce_strategy,
     device_util,
     distribute_lib,
     distribute_utils,
@@ -37,6 +38,7 @@ _REDUCE_OPS = {
     tf.distribute.ReduceOp.SUM: ops.Sum,
     tf.distribute.ReduceOp.MEAN: ops.Average,
 }
+_MultiWorker = collective_all_reduce_strategy.CollectiveAllReduceExtended
 
 
 def is_compiled_by_xla(graph: Any) -> bool:
@@ -287,7 +289,11 @@ class Extended(mirrored_strategy.MirroredExtended):
 
     # --- datasets ----------------------------------------------------------------
 
-    def _input_context(self) -> tf.distribute.InputContext:
+    # TF1's iterators. MirroredExtended's would give every worker the whole input.
+    _make_dataset_iterator = _MultiWorker._make_dataset_iterator
+    _make_input_fn_iterator = _MultiWorker._make_input_fn_iterator
+
+    def _make_input_context(self) -> tf.distribute.InputContext:
         return tf.distribute.InputContext(
             num_input_pipelines=self._job.size,
             input_pipeline_id=self._job.rank,
@@ -301,7 +307,7 @@ class Extended(mirrored_strategy.MirroredExtended):
             self._input_workers_with_options(options),
             self._container_strategy(),
             num_replicas_in_sync=self._job.size,
-            input_context=self._input_context(),
+            input_context=self._make_input_context(),
             options=options,
         )
         return self._agree_on_length(distributed)
@@ -311,7 +317,7 @@ class Extended(mirrored_strategy.MirroredExtended):
         distributed = input_util.get_distributed_datasets_from_function(
             dataset_fn,
             self._input_workers_with_options(options),
-            [self._input_context()],
+            [self._make_input_context()],
             self._container_strategy(),
             options=options,
         )
