@@ -150,6 +150,20 @@ class Extended(mirrored_strategy.MirroredExtended):
     def _get_local_replica_id(self, replica_id_in_sync_group: int) -> int:
         return replica_id_in_sync_group - self._job.rank
 
+    def _configure(
+        self,
+        session_config: Any = None,
+        cluster_spec: Any = None,
+        task_type: Any = None,
+        task_id: Any = None,
+    ) -> None:
+        if cluster_spec:
+            raise ArgumentError(
+                "a BytePSStrategy joins its cluster when it is made: expected "
+                f"configure() without a cluster_spec. Received: {cluster_spec}"
+            )
+        super()._configure(session_config)
+
     # --- running -----------------------------------------------------------------
 
     def _use_merge_call(self) -> bool:
