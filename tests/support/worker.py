@@ -3,6 +3,7 @@
 import contextlib
 import json
 import time
+import unittest
 
 MARK = "@report "
 
@@ -35,3 +36,15 @@ def run_cases(cases, chosen=""):
     """Runs functions by name and reports what each returns."""
     for name in chosen.split(",") if chosen else cases:
         report(name, cases[name]())
+
+
+def outcome(case):
+    """Runs a `unittest.TestCase`; "ok", why it was skipped, or the error."""
+    result = unittest.TestResult()
+    case.run(result)
+    for why in ("errors", "failures"):
+        for test, text in getattr(result, why):
+            return f"{test}\n{text}"
+    for _, reason in result.skipped:
+        return f"skipped: {reason}"
+    return "ok"
