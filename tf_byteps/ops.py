@@ -274,7 +274,7 @@ def broadcast_object(obj: Any, root_rank: int = 0) -> Any:
 
 
 def barrier() -> None:
-    """Returns when all workers have called it. Eager only."""
+    """Returns when all workers have called it, or have joined. Eager only."""
     job = runtime.require("barrier")
     if job.distributed:
         push_pull(np.zeros((), np.uint8), f"{_INTERNAL}barrier", Sum)
