@@ -39,6 +39,7 @@ _LAZY = {
     "broadcast": "ops",
     "broadcast_object": "ops",
     "broadcast_variables": "ops",
+    "join": "ops",
     "push_pull": "ops",
 }
 
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
         broadcast,
         broadcast_object,
         broadcast_variables,
+        join,
         push_pull,
     )
     from tf_byteps.optimizer import DistributedOptimizer

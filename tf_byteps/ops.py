@@ -274,10 +274,54 @@ def broadcast_object(obj: Any, root_rank: int = 0) -> Any:
 
 
 def barrier() -> None:
-    """Returns when all workers have called it. Eager only."""
+    """Returns when all workers have called it, or have joined. Eager only."""
     job = runtime.require("barrier")
     if job.distributed:
         push_pull(np.zeros((), np.uint8), f"{_INTERNAL}barrier", Sum)
+
+
+def join() -> int:
+    """Lets the other workers go on without this one, which is out of data.
+
+    For custom loops in which workers have different numbers of steps:
+
+        for batch in dataset:
+            train_step(batch)
+        last_rank = tf_byteps.join()
+
+    From then on the others' operations do not wait for this worker: `Sum` and
+    `Average` take it for zeros (and `Average` still divides by `size()`), `Min` and
+    `Max` leave it out, an allgather has no rows of it, and a broadcast from it is an
+    error. Returns once all workers have called it; then everything is as before.
+
+    What a worker missed it does not have. Weights are brought up to date by
+
+        tf_byteps.broadcast_variables(model.variables, tf_byteps.join())
+
+    Eager only; on each worker when nothing else of it is under way, or it waits.
+
+    Returns:
+        The rank of the worker that joined last, the same on all workers.
+
+    Raises:
+        NotInitializedError: before `init()`.
+        ArgumentError: inside a `tf.function`.
+        tf.errors.UnavailableError: a process of the job is gone.
+    """
+    job = runtime.require("join")
+    if not tf.executing_eagerly():
+        raise errors.ArgumentError(
+            "join cannot be part of a tf.function or graph: call it eagerly, after "
+            "the loop"
+        )
+    if not job.distributed:
+        return job.rank
+    try:
+        return job.native.join()
+    except _native.core().StatusError as err:
+        code, message = err.args
+        error = tf.compat.v1.errors.exception_type_from_error_code(code)
+        raise error(None, None, message) from None
 
 
 def _push_pull_slices(

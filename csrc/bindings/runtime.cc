@@ -3,7 +3,11 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <chrono>
+#include <future>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "csrc/base/log.h"
@@ -14,6 +18,9 @@ namespace byteps {
 namespace {
 
 namespace py = pybind11;
+
+// How often a wait looks whether Ctrl-C was pressed.
+constexpr std::chrono::milliseconds kCheckInterval(100);
 
 LogLevel ToLogLevel(const std::string& level) {
   if (level == "debug") return LogLevel::kDebug;
@@ -64,6 +71,28 @@ std::shared_ptr<Runtime> Start(const py::dict& options) {
   return runtime.value();
 }
 
+uint32_t Join(Runtime& runtime) {
+  // Shared, since the answer may come after Ctrl-C has ended the wait.
+  auto promise = std::make_shared<std::promise<Result<uint32_t>>>();
+  std::future<Result<uint32_t>> future = promise->get_future();
+  bool interrupted = false;
+  {
+    py::gil_scoped_release released;
+    runtime.Join([promise](Result<uint32_t> last_rank) {
+      promise->set_value(std::move(last_rank));
+    });
+    while (!interrupted &&
+           future.wait_for(kCheckInterval) != std::future_status::ready) {
+      py::gil_scoped_acquire acquired;
+      interrupted = PyErr_CheckSignals() != 0;
+    }
+  }
+  if (interrupted) throw py::error_already_set();
+  const Result<uint32_t> last_rank = future.get();
+  if (!last_rank.ok()) Raise(last_rank.status());
+  return last_rank.value();
+}
+
 bool WaitUntilFinished(Runtime& runtime, int64_t timeout_ms) {
   Result<bool> finished = [&runtime, timeout_ms] {
     py::gil_scoped_release released;
@@ -104,6 +133,7 @@ py::dict Counters(const Runtime& runtime) {
 void BindRuntime(py::module_& module) {
   py::class_<Runtime, std::shared_ptr<Runtime>>(module, "Runtime")
       .def_static("start", &Start, py::arg("options"))
+      .def("join", &Join)
       .def("wait_until_finished", &WaitUntilFinished, py::arg("timeout_ms"))
       .def("failure",
            [](const Runtime& runtime) {

@@ -192,6 +192,14 @@ void Runtime::Allgather(AllgatherRequest request, StatusCallback done) {
   client_->Allgather(std::move(request), std::move(done));
 }
 
+void Runtime::Join(JoinCallback done) {
+  if (client_ == nullptr) {
+    done(FailedPrecondition("a server joins nothing"));
+    return;
+  }
+  client_->Join(std::move(done));
+}
+
 Result<bool> Runtime::WaitUntilFinished(int64_t timeout_ms) {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait_until(lock, At(NowMs() + timeout_ms), [this] {
@@ -248,11 +256,14 @@ Landing Runtime::Land(Peer* peer, const Header& header) {
     case Kind::kDeclare:
     case Kind::kPush:
     case Kind::kCancel:
+    case Kind::kJoin:
       if (server_ == nullptr) break;
       return server_->Land(peer, header);
     case Kind::kResult:
     case Kind::kRoundError:
     case Kind::kStall:
+    case Kind::kJoined:
+    case Kind::kJoinError:
       if (client_ == nullptr) break;
       return client_->Land(peer, header);
     case Kind::kReady:
@@ -277,11 +288,14 @@ void Runtime::Arrived(Peer* peer, const Header& header,
     case Kind::kDeclare:
     case Kind::kPush:
     case Kind::kCancel:
+    case Kind::kJoin:
       server_->Arrived(peer, header, landing);
       break;
     case Kind::kResult:
     case Kind::kRoundError:
     case Kind::kStall:
+    case Kind::kJoined:
+    case Kind::kJoinError:
       client_->Arrived(peer, header, landing);
       break;
     default: {
@@ -298,11 +312,14 @@ void Runtime::Abandoned(Peer* peer, const Header& header,
     case Kind::kDeclare:
     case Kind::kPush:
     case Kind::kCancel:
+    case Kind::kJoin:
       server_->Abandoned(peer, header, landing);
       break;
     case Kind::kResult:
     case Kind::kRoundError:
     case Kind::kStall:
+    case Kind::kJoined:
+    case Kind::kJoinError:
       client_->Abandoned(peer, header, landing);
       break;
     default:

@@ -46,6 +46,7 @@ class Runtime : private Receiver {
   // See worker/worker_client.h. FailedPrecondition on a server.
   void PushPull(PushPullRequest request, StatusCallback done);
   void Allgather(AllgatherRequest request, StatusCallback done);
+  void Join(JoinCallback done);
 
   // For a dedicated server: true once all workers have left, false when
   // `timeout_ms` passed before; an error if a process was lost.

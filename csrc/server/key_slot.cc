@@ -19,10 +19,17 @@ std::string Quoted(const Declaration& declaration) {
 
 }  // namespace
 
+Status Absences::WhoIsGone() const {
+  for (const Status& status : gone) {
+    if (!status.ok()) return status;
+  }
+  return OkStatus();
+}
+
 KeySlot::KeySlot(const Key& key, uint32_t num_workers, BufferPool* pool)
     : key_(key), num_workers_(num_workers), pool_(pool) {}
 
-void KeySlot::Push(Contribution contribution, const Absences& gone,
+void KeySlot::Push(Contribution contribution, const Absences& absences,
                    int64_t now_ms, Outbox* out) {
   const uint32_t rank = contribution.rank;
   Round& round = At(contribution.round);
@@ -32,11 +39,8 @@ void KeySlot::Push(Contribution contribution, const Absences& gone,
     round.opened_ms = round.warned_ms = now_ms;
     round.declaration = contribution.declaration;
     round.declared_by = rank;
-    for (const Status& absence : gone) {
-      if (absence.ok()) continue;
-      FailRound(&round, absence, out);
-      break;
-    }
+    const Status gone = absences.WhoIsGone();
+    if (!gone.ok()) FailRound(&round, gone, out);
   } else if (round.number > contribution.round) {
     Round old;
     old.number = contribution.round;
@@ -50,10 +54,13 @@ void KeySlot::Push(Contribution contribution, const Absences& gone,
     SendError(round, rank, round.failure, out);
     return;
   }
-  if (round.state == State::kClosed || round.pushed[rank]) {
+  if (round.state == State::kClosed || round.pushed[rank] ||
+      absences.joined[rank]) {
     SendError(round, rank,
               Internal(Quoted(*contribution.declaration) + ": worker " +
-                       std::to_string(rank) + " pushed one round twice"),
+                       std::to_string(rank) +
+                       (absences.joined[rank] ? " pushed after it had joined"
+                                              : " pushed one round twice")),
               out);
     return;
   }
@@ -75,15 +82,34 @@ void KeySlot::Push(Contribution contribution, const Absences& gone,
     return;
   }
   round.waiting[rank] = std::move(contribution.data);
-  while (round.combined < num_workers_ && round.pushed[round.combined]) {
-    Status status = Combine(&round, round.combined);
-    if (!status.ok()) {
-      FailRound(&round, status, out);
+  Advance(&round, absences, out);
+}
+
+void KeySlot::Advance(Round* round, const Absences& absences, Outbox* out) {
+  const Declaration& declared = *round->declaration;
+  const uint32_t root = declared.root_rank;
+  if (declared.operation == Operation::kBroadcast && root < num_workers_ &&
+      absences.joined[root] && !round->pushed[root]) {
+    FailRound(round,
+              InvalidArgument("Broadcast of " + Quoted(declared) +
+                              ": its root, worker " + std::to_string(root) +
+                              ", has joined and sends nothing"),
+              out);
+    return;
+  }
+  for (; round->combined < num_workers_; ++round->combined) {
+    const uint32_t rank = round->combined;
+    if (!round->pushed[rank]) {
+      if (absences.joined[rank]) continue;
       return;
     }
-    ++round.combined;
+    Status status = Combine(round, rank);
+    if (!status.ok()) {
+      FailRound(round, status, out);
+      return;
+    }
   }
-  if (round.combined == num_workers_) Finish(&round, out);
+  Finish(round, out);
 }
 
 void KeySlot::Restart(Round* round, uint64_t number, Outbox* out) {
@@ -109,7 +135,8 @@ Status KeySlot::Combine(Round* round, uint32_t rank) {
   const DType dtype = declared.operation == Operation::kAllgather
                           ? DType::kInt64
                           : declared.dtype;
-  if (rank == 0) {
+  if (!round->begun) {
+    round->begun = true;
     round->count = input.size() / ElementBytes(dtype);
     if (!IsHalf(dtype)) {
       round->accumulator = std::move(input);
@@ -154,6 +181,7 @@ void KeySlot::Finish(Round* round, Outbox* out) {
     payload->buffer = std::move(round->accumulator);
   }
   for (uint32_t rank = 0; rank < num_workers_; ++rank) {
+    if (!round->pushed[rank]) continue;
     const bool has_it = broadcast && rank == declared.root_rank;
     out->push_back(
         {rank, Kind::kResult, key_, round->number, has_it ? nullptr : payload});
@@ -184,6 +212,12 @@ void KeySlot::Cancel(uint64_t number, const Status& why, Outbox* out) {
   }
 }
 
+void KeySlot::WorkerJoined(const Absences& absences, Outbox* out) {
+  for (Round& round : rounds_) {
+    if (round.state == State::kOpen) Advance(&round, absences, out);
+  }
+}
+
 void KeySlot::WorkerLeft(uint32_t rank, const Status& why, Outbox* out) {
   for (Round& round : rounds_) {
     if (round.state == State::kOpen && !round.pushed[rank]) {
@@ -198,23 +232,26 @@ void KeySlot::Fail(const Status& why, Outbox* out) {
   }
 }
 
-std::string KeySlot::Missing(const Round& round) const {
+std::string KeySlot::Missing(const Round& round,
+                             const Absences& absences) const {
   std::string text;
   for (uint32_t rank = 0; rank < num_workers_; ++rank) {
-    if (round.pushed[rank]) continue;
+    if (round.pushed[rank] || absences.joined[rank]) continue;
     text += (text.empty() ? "" : ", ") + std::to_string(rank);
   }
   return text;
 }
 
-void KeySlot::CheckStall(int64_t now_ms, int64_t warning_ms, int64_t limit_ms,
-                         Outbox* out, std::vector<std::string>* log) {
+void KeySlot::CheckStall(const Absences& absences, int64_t now_ms,
+                         int64_t warning_ms, int64_t limit_ms, Outbox* out,
+                         std::vector<std::string>* log) {
   for (Round& round : rounds_) {
     if (round.state != State::kOpen) continue;
     const int64_t waited_ms = now_ms - round.opened_ms;
     const std::string text = Quoted(*round.declaration) + " has waited " +
                              std::to_string(waited_ms / 1000) +
-                             " s for the workers of rank " + Missing(round);
+                             " s for the workers of rank " +
+                             Missing(round, absences);
     if (waited_ms >= limit_ms) {
       FailRound(&round, DeadlineExceeded(text + " (stall_limit)"), out);
     } else if (now_ms - round.warned_ms >= warning_ms) {

@@ -24,7 +24,7 @@ ReducePool::ReducePool(const Config& config, BufferPool* pool, Sender send)
     : check_interval_ms_(CheckInterval(config)), send_(std::move(send)) {
   const int threads = std::max(config.reduce_threads, 1);
   for (int i = 0; i < threads; ++i) {
-    lanes_.push_back(std::make_unique<Lane>(config, pool));
+    lanes_.push_back(std::make_unique<Lane>(config, pool, i == 0));
   }
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lane* lane = lanes_[i].get();
@@ -43,7 +43,9 @@ void ReducePool::Post(const Key& key, Event event) {
 }
 
 void ReducePool::PostToAll(const Event& event) {
-  for (auto& lane : lanes_) lane->events.Push(event);
+  for (auto it = lanes_.rbegin(); it != lanes_.rend(); ++it) {
+    (*it)->events.Push(event);
+  }
 }
 
 void ReducePool::Close() {

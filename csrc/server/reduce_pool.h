@@ -27,13 +27,16 @@ class ReducePool {
   ~ReducePool();
 
   void Post(const Key& key, Event event);
+  // The first thread's aggregator, which answers joins, gets it last: by then
+  // the event is ahead of all that its answer can lead to.
   void PostToAll(const Event& event);
   void Close();
   void Join();
 
  private:
   struct Lane {
-    Lane(const Config& config, BufferPool* pool) : aggregator(config, pool) {}
+    Lane(const Config& config, BufferPool* pool, bool answers_joins)
+        : aggregator(config, pool, answers_joins) {}
     Queue<Event> events;
     Aggregator aggregator;  // touched by `thread` only
     Thread thread;

@@ -77,6 +77,9 @@ Landing SummationServer::Land(Peer* peer, const Header& header) {
       header.membership_epoch != membership_epoch_.load()) {
     return Refuse();
   }
+  if (header.kind == Kind::kJoin) {
+    return header.payload_bytes == 0 ? Landing() : Refuse();
+  }
   std::unique_ptr<Incoming> incoming;
   if (header.kind == Kind::kPush) {
     incoming = Admit(name.index, header);
@@ -117,6 +120,14 @@ void SummationServer::Arrived(Peer* peer, const Header& header,
                                                         Outbox* out) {
       aggregator->Cancel(key, round, why, out);
     });
+    return;
+  }
+  if (header.kind == Kind::kJoin) {
+    // Behind the worker's pushes, which came on the same connection.
+    reduce_->PostToAll(
+        [rank, push_pulls = header.round](Aggregator* aggregator, Outbox* out) {
+          aggregator->WorkerJoined(rank, push_pulls, out);
+        });
     return;
   }
   pushes_.fetch_add(1, std::memory_order_relaxed);

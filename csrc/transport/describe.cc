@@ -19,6 +19,12 @@ const char* Name(Kind kind) {
       return "round error";
     case Kind::kStall:
       return "stall warning";
+    case Kind::kJoin:
+      return "join";
+    case Kind::kJoined:
+      return "end of a join";
+    case Kind::kJoinError:
+      return "join error";
     case Kind::kReady:
       return "ready";
     case Kind::kStart:

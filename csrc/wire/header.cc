@@ -15,6 +15,9 @@ bool IsKind(uint16_t kind) {
     case Kind::kResult:
     case Kind::kRoundError:
     case Kind::kStall:
+    case Kind::kJoin:
+    case Kind::kJoined:
+    case Kind::kJoinError:
     case Kind::kReady:
     case Kind::kStart:
     case Kind::kGoodbye:

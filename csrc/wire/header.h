@@ -16,10 +16,14 @@ enum class Kind : uint16_t {
   kDeclare = 1,  // payload: Declaration; holds for the pushes that follow
   kPush = 2,     // payload: this worker's partition
   kCancel = 3,   // the worker gave the round up; no payload
+  kJoin = 7,     // no more pushes until everybody has joined; round: how many
+                 // push-pulls the worker made since that last was so
   // Data, server to worker.
   kResult = 4,      // payload: the partition's result
   kRoundError = 5,  // payload: ErrorBody; the round failed on all workers
   kStall = 6,       // payload: text, a warning to log
+  kJoined = 8,      // everybody has joined; round: the rank that was last
+  kJoinError = 9,   // payload: ErrorBody; that will not come to pass
   // Control.
   kReady = 16,    // to the coordinator: all my connections stand
   kStart = 17,    // from the coordinator: everybody is ready

@@ -23,7 +23,7 @@ struct PushPullOperation;
 struct TensorEntry {
   std::string name;
   uint64_t id = 0;
-  uint64_t next_round = 0;
+  uint64_t next_round = 0;  // its upper bits are the generation
   // The one push-pull under way, and those that came after it.
   std::shared_ptr<PushPullOperation> active;
   std::deque<std::shared_ptr<PushPullOperation>> waiting;

@@ -12,6 +12,9 @@
 namespace byteps {
 namespace {
 
+// A round's number is that of its generation, and in these bits that of the
+// tensor's push-pull in it.
+constexpr int kRoundBits = 40;
 // Errors and warnings of a server are sentences.
 constexpr uint64_t kMaxBodyBytes = 1 << 16;
 
@@ -85,14 +88,34 @@ Status WorkerClient::Validate(const PushPullRequest& request) const {
   return OkStatus();
 }
 
-void WorkerClient::PushPull(PushPullRequest request, StatusCallback done) {
-  if (getpid() != pid_) {
-    done(FailedPrecondition("tf_byteps was initialised in process " +
+Status WorkerClient::CheckProcess() const {
+  if (getpid() == pid_) return OkStatus();
+  return FailedPrecondition("tf_byteps was initialised in process " +
                             std::to_string(pid_) +
-                            " and cannot be used in its forked child"));
-    return;
+                            " and cannot be used in its forked child");
+}
+
+Status WorkerClient::MayBeginLocked() const {
+  if (!failure_.ok()) return failure_;
+  if (servers_.empty()) {
+    return FailedPrecondition("the job has not started yet");
   }
-  Status status = Validate(request);
+  if (joining_.has_value()) {
+    return FailedPrecondition(
+        "this worker has joined, and can do nothing more until all others "
+        "have");
+  }
+  return OkStatus();
+}
+
+void WorkerClient::PushPull(PushPullRequest request, StatusCallback done) {
+  PushPull(std::move(request), false, std::move(done));
+}
+
+void WorkerClient::PushPull(PushPullRequest request, bool of_allgather,
+                            StatusCallback done) {
+  Status status = CheckProcess();
+  if (status.ok()) status = Validate(request);
   if (!status.ok()) {
     done(status);
     return;
@@ -103,14 +126,12 @@ void WorkerClient::PushPull(PushPullRequest request, StatusCallback done) {
   Afterwards after;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!failure_.ok()) {
-      after.completed.emplace_back(std::move(operation->done), failure_);
-    } else if (servers_.empty()) {
-      after.completed.emplace_back(
-          std::move(operation->done),
-          FailedPrecondition("the job has not started yet"));
-    } else {
+    // An allgather that began before a join still has its rows to send.
+    status = of_allgather ? failure_ : MayBeginLocked();
+    if (status.ok()) {
       BeginLocked(std::move(operation), &after);
+    } else {
+      after.completed.emplace_back(std::move(operation->done), status);
     }
   }
   Finish(std::move(after));
@@ -141,7 +162,9 @@ void WorkerClient::BeginLocked(OperationPtr operation, Afterwards* after) {
   }
   operation->tasks = std::move(tasks.value());
   operation->unanswered = operation->tasks.size();
+  tensor.next_round = std::max(tensor.next_round, generation_ << kRoundBits);
   operation->round = tensor.next_round++;
+  ++push_pulls_;
   for (const PartitionTask& task : operation->tasks) {
     if (left_[task.server].ok()) continue;
     after->completed.emplace_back(std::move(operation->done),
@@ -250,6 +273,9 @@ Landing WorkerClient::Land(Peer* peer, const Header& header) {
   if (header.membership_epoch != membership_epoch_) return Refuse();
   if (header.kind != Kind::kResult) {
     if (header.payload_bytes > kMaxBodyBytes) return Refuse();
+    if (header.kind == Kind::kJoined && header.round >= config_.num_workers()) {
+      return Refuse();
+    }
     auto* body = new std::vector<uint8_t>(header.payload_bytes);
     return Landing{true, body->data(), body};
   }
@@ -292,6 +318,10 @@ void WorkerClient::Arrived(Peer* peer, const Header& header,
     if (header.kind == Kind::kStall) {
       LogWarning(std::string(body->begin(), body->end()) + " (says " +
                  peer->label() + ")");
+      return;
+    }
+    if (header.kind == Kind::kJoined || header.kind == Kind::kJoinError) {
+      JoinAnswered(peer, header, *body);
       return;
     }
     std::lock_guard<std::mutex> lock(mutex_);
@@ -344,6 +374,7 @@ void WorkerClient::CompleteIfOverLocked(const OperationPtr& operation,
     tensor.waiting.pop_front();
     BeginLocked(std::move(next), after);
   }
+  JoinIfQuietLocked(after);
 }
 
 void WorkerClient::Finish(Afterwards after) {
@@ -351,9 +382,11 @@ void WorkerClient::Finish(Afterwards after) {
     SendCancels(given_up.first, given_up.second);
   }
   for (const OperationPtr& operation : after.begun) Dispatch(operation);
+  if (after.join) SendJoins();
   for (auto& completed : after.completed) {
     completed.first(completed.second);
   }
+  for (auto& joined : after.joined) joined.first(std::move(joined.second));
 }
 
 void WorkerClient::SendCancels(const OperationPtr& operation,
@@ -390,11 +423,87 @@ void WorkerClient::SendBody(uint32_t server, Header header,
   peer->transport()->Send(peer, header, data, [body](Status) {});
 }
 
-void WorkerClient::ServerLeft(uint32_t server, const Status& why) {
+void WorkerClient::Join(JoinCallback done) {
+  Afterwards after;
+  Status status = CheckProcess();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (status.ok()) status = MayBeginLocked();
+    for (const Status& left : left_) {
+      if (status.ok()) status = left;
+    }
+    if (status.ok()) {
+      joining_.emplace();
+      joining_->done = std::move(done);
+      joining_->answered.resize(servers_.size());
+      JoinIfQuietLocked(&after);
+    } else {
+      after.joined.emplace_back(std::move(done), status);
+    }
+  }
+  Finish(std::move(after));
+}
+
+void WorkerClient::JoinIfQuietLocked(Afterwards* after) {
+  if (!joining_.has_value() || joining_->sent || allgathers_ > 0) return;
+  bool quiet = true;
+  table_.ForEach([&quiet](TensorEntry* tensor) {
+    quiet = quiet && tensor->active == nullptr && tensor->waiting.empty();
+  });
+  if (!quiet) return;
+  // All pushes are with the transport, so this comes behind them everywhere.
+  joining_->sent = after->join = true;
+}
+
+void WorkerClient::SendJoins() {
+  const auto nothing = std::make_shared<const std::vector<uint8_t>>();
+  Header header;
+  header.kind = Kind::kJoin;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    header.round = push_pulls_;
+  }
+  for (uint32_t server = 0; server < config_.num_servers(); ++server) {
+    SendBody(server, header, nothing);
+  }
+}
+
+void WorkerClient::JoinAnswered(Peer* peer, const Header& header,
+                                const std::vector<uint8_t>& body) {
+  if (header.kind == Kind::kJoinError) {
+    Fail(DecodeError(body.data(), body.size()));
+    return;
+  }
   Afterwards after;
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (!joining_.has_value() || !joining_->sent) return;
+    std::vector<bool>& answered = joining_->answered;
+    for (uint32_t server = 0; server < servers_.size(); ++server) {
+      if (servers_[server] != peer) continue;
+      answered[server] = true;
+      // Servers may see another order; what one of them says holds for all.
+      if (server == 0)
+        joining_->last_rank = static_cast<uint32_t>(header.round);
+    }
+    if (std::find(answered.begin(), answered.end(), false) != answered.end()) {
+      return;
+    }
+    ++generation_;
+    push_pulls_ = 0;
+    after.joined.emplace_back(std::move(joining_->done), joining_->last_rank);
+    joining_.reset();
+  }
+  Finish(std::move(after));
+}
+
+void WorkerClient::ServerLeft(uint32_t server, const Status& why) {
+  Afterwards after;
+  bool join_is_void = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
     if (left_[server].ok()) left_[server] = why;
+    join_is_void = joining_.has_value() && !joining_->answered[server];
     table_.ForEach([&](TensorEntry* tensor) {
       OperationPtr operation = tensor->active;
       if (operation == nullptr) return;
@@ -407,6 +516,8 @@ void WorkerClient::ServerLeft(uint32_t server, const Status& why) {
     });
   }
   Finish(std::move(after));
+  // The other servers take this worker for joined, for ever.
+  if (join_is_void) Fail(why);
 }
 
 void WorkerClient::Fail(const Status& why) {
@@ -415,6 +526,10 @@ void WorkerClient::Fail(const Status& why) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!failure_.ok()) return;
     failure_ = why;
+    if (joining_.has_value()) {
+      after.joined.emplace_back(std::move(joining_->done), why);
+      joining_.reset();
+    }
     table_.ForEach([&](TensorEntry* tensor) {
       for (OperationPtr& operation : tensor->waiting) {
         after.completed.emplace_back(std::move(operation->done), why);
@@ -488,7 +603,9 @@ Status CheckRows(const AllgatherRequest& request, uint32_t self,
       "\": the server answered with numbers of rows that cannot be");
 }
 
-void BroadcastRows(WorkerClient* client, uint32_t self,
+using PushPullFunction = std::function<void(PushPullRequest, StatusCallback)>;
+
+void BroadcastRows(const PushPullFunction& push_pull, uint32_t self,
                    const std::shared_ptr<Gathering>& gathering) {
   const AllgatherRequest& request = gathering->request;
   uint64_t row_bytes = ElementBytes(request.dtype);
@@ -529,7 +646,7 @@ void BroadcastRows(WorkerClient* client, uint32_t self,
       std::lock_guard<std::mutex> lock(gathering->mutex);
       ++gathering->outstanding;
     }
-    client->PushPull(std::move(block), [gathering](Status status) {
+    push_pull(std::move(block), [gathering](Status status) {
       BroadcastEnded(gathering, status);
     });
   }
@@ -538,11 +655,32 @@ void BroadcastRows(WorkerClient* client, uint32_t self,
 
 }  // namespace
 
+void WorkerClient::AllgatherEnded(StatusCallback done, const Status& status) {
+  Afterwards after;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    --allgathers_;
+    after.completed.emplace_back(std::move(done), status);
+    JoinIfQuietLocked(&after);
+  }
+  Finish(std::move(after));
+}
+
 void WorkerClient::Allgather(AllgatherRequest request, StatusCallback done) {
   if (request.shape.empty()) {
     done(InvalidArgument("Allgather of tensor \"" + request.name +
                          "\": expected at least one dimension to concatenate "
                          "along. Received: a scalar"));
+    return;
+  }
+  Status status = CheckProcess();
+  if (status.ok()) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    status = MayBeginLocked();
+    if (status.ok()) ++allgathers_;
+  }
+  if (!status.ok()) {
+    done(status);
     return;
   }
   auto gathering = std::make_shared<Gathering>();
@@ -559,13 +697,18 @@ void WorkerClient::Allgather(AllgatherRequest request, StatusCallback done) {
   sizes.input = gathering->own.data();
   sizes.output = gathering->rows.data();
   gathering->request = std::move(request);
-  gathering->done = std::move(done);
-  PushPull(std::move(sizes), [this, gathering](Status status) {
+  gathering->done = [this, done = std::move(done)](Status status) {
+    AllgatherEnded(done, status);
+  };
+  PushPull(std::move(sizes), true, [this, gathering](Status status) {
     if (!status.ok()) {
       gathering->done(status);
       return;
     }
-    BroadcastRows(this, config_.self.index, gathering);
+    const auto push_pull = [this](PushPullRequest block, StatusCallback done) {
+      PushPull(std::move(block), true, std::move(done));
+    };
+    BroadcastRows(push_pull, config_.self.index, gathering);
   });
 }
 

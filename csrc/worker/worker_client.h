@@ -3,13 +3,20 @@
 // wants them.
 //
 // Owned by the runtime, which routes messages here. Any thread may call
-// PushPull, Allgather, ServerLeft and Fail; Land, Arrived and Abandoned are for
-// the transports' threads. Nothing blocks.
+// PushPull, Allgather, Join, ServerLeft and Fail; Land, Arrived and Abandoned
+// are for the transports' threads. Nothing blocks.
 //
 // Every `done` is called exactly once, never under the lock, when the transport
 // no longer touches the caller's memory. A push-pull fails as a whole: with the
 // error that a server reports for one of its partitions, or with what the
 // runtime says of a lost process.
+//
+//   pushing ──Join──► draining ──nothing under way──► joined
+//      ▲                                                │
+//      └────────every server says: all have joined──────┘
+//
+// While a worker has joined it misses rounds of the others, so after that all
+// workers start to count anew, in the next generation of rounds.
 #ifndef BYTEPS_WORKER_WORKER_CLIENT_H_
 #define BYTEPS_WORKER_WORKER_CLIENT_H_
 
@@ -20,6 +27,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,6 +68,9 @@ struct AllgatherRequest {
   std::function<Result<void*>(const std::vector<int64_t>& rows)> allocate;
 };
 
+// Gets the rank of the worker that joined last.
+using JoinCallback = std::function<void(Result<uint32_t>)>;
+
 struct WorkerCounters {
   uint64_t pushes = 0;
   uint64_t results = 0;
@@ -77,6 +88,10 @@ class WorkerClient {
 
   void PushPull(PushPullRequest request, StatusCallback done);
   void Allgather(AllgatherRequest request, StatusCallback done);
+  // Until all workers have joined the others do without this one, which cannot
+  // push. Waits for what is under way here. A server or a worker that leaves
+  // meanwhile is the end, as a loss is.
+  void Join(JoinCallback done);
 
   Landing Land(Peer* peer, const Header& header);
   void Arrived(Peer* peer, const Header& header, const Landing& landing);
@@ -94,20 +109,37 @@ class WorkerClient {
 
  private:
   using OperationPtr = std::shared_ptr<PushPullOperation>;
+  // A Join that has not ended.
+  struct Joining {
+    JoinCallback done;
+    bool sent = false;           // the servers are being told
+    std::vector<bool> answered;  // by server
+    uint32_t last_rank = 0;
+  };
   // What must be done once the lock is released.
   struct Afterwards {
     std::vector<std::pair<StatusCallback, Status>> completed;
     std::vector<OperationPtr> begun;
     std::vector<std::pair<OperationPtr, Status>> given_up;
+    bool join = false;
+    // At most one.
+    std::vector<std::pair<JoinCallback, Result<uint32_t>>> joined;
   };
 
+  Status CheckProcess() const;
   Status Validate(const PushPullRequest& request) const;
+  void PushPull(PushPullRequest request, bool of_allgather,
+                StatusCallback done);
+  void AllgatherEnded(StatusCallback done, const Status& status);
   // The following need mutex_.
   void BeginLocked(OperationPtr operation, Afterwards* after);
   void FailLocked(const OperationPtr& operation, const Status& why,
                   Afterwards* after);
   void CompleteIfOverLocked(const OperationPtr& operation, Afterwards* after);
   OperationPtr ActiveLocked(const Header& header);
+  // OK if this worker may begin something.
+  Status MayBeginLocked() const;
+  void JoinIfQuietLocked(Afterwards* after);
 
   void Finish(Afterwards after);
   void Dispatch(const OperationPtr& operation);
@@ -115,6 +147,9 @@ class WorkerClient {
   void StartPartition(uint32_t server, const Queued& item);
   void PartitionSent(uint32_t server, const OperationPtr& operation,
                      uint64_t bytes);
+  void SendJoins();
+  void JoinAnswered(Peer* peer, const Header& header,
+                    const std::vector<uint8_t>& body);
   void SendBody(uint32_t server, Header header,
                 std::shared_ptr<const std::vector<uint8_t>> body);
 
@@ -123,11 +158,15 @@ class WorkerClient {
   const pid_t pid_;
 
   mutable std::mutex mutex_;
-  TensorTable table_;              // guarded by mutex_
-  std::vector<Peer*> servers_;     // guarded by mutex_, set once
-  std::vector<Status> left_;       // by server; guarded by mutex_
-  uint32_t membership_epoch_ = 0;  // guarded by mutex_, set once
-  Status failure_;                 // guarded by mutex_
+  TensorTable table_;               // guarded by mutex_
+  std::vector<Peer*> servers_;      // guarded by mutex_, set once
+  std::vector<Status> left_;        // by server; guarded by mutex_
+  uint32_t membership_epoch_ = 0;   // guarded by mutex_, set once
+  Status failure_;                  // guarded by mutex_
+  size_t allgathers_ = 0;           // under way; guarded by mutex_
+  std::optional<Joining> joining_;  // guarded by mutex_
+  uint64_t generation_ = 0;         // how often it joined; guarded by mutex_
+  uint64_t push_pulls_ = 0;         // of this generation; guarded by mutex_
 
   std::atomic<uint64_t> pushes_{0};
   std::atomic<uint64_t> results_{0};

@@ -31,6 +31,7 @@ CALLS = {
     "broadcast": lambda: bps.broadcast([1.0]),
     "allgather": lambda: bps.allgather([1.0]),
     "barrier": bps.barrier,
+    "join": bps.join,
     "broadcast_object": lambda: bps.broadcast_object(1),
     "broadcast_variables": lambda: bps.broadcast_variables([]),
 }
@@ -51,6 +52,7 @@ def test_everything_is_the_identity(job):
     assert bps.push_pull(slices) is slices
     assert bps.broadcast_object({"a": 1}) == {"a": 1}
     bps.barrier()
+    assert bps.join() == 0
 
 
 def test_one_process_starts_nothing():
@@ -92,6 +94,7 @@ print([l for l in links if "socket" in l], [t for t in threads if "bps" in t],
         (lambda: bps.broadcast([1.0], root_rank=1), "in [0, 1). Received: 1"),
         (lambda: bps.broadcast([1.0], root_rank="0"), "Received: '0'"),
         (lambda: bps.allgather(1.0), "a scalar of type float32"),
+        (tf.function(bps.join, autograph=False), "call it eagerly, after the loop"),
         (
             lambda: bps.push_pull(tf.IndexedSlices([1.0], [0]), op=bps.Max),
             "must be Average or Sum",

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "csrc/base/clock.h"
@@ -120,6 +121,25 @@ struct Call {
   std::vector<float> input;
   std::vector<float> data;
   std::promise<Status> done;
+};
+
+// A worker's join, and its outcome.
+struct JoinCall {
+  void Run(Runtime* runtime) {
+    runtime->Join([this](Result<uint32_t> last_rank) {
+      done.set_value(std::move(last_rank));
+    });
+  }
+  Result<uint32_t> Wait() {
+    std::future<Result<uint32_t>> future = done.get_future();
+    if (future.wait_for(std::chrono::milliseconds(kDeadlineMs)) !=
+        std::future_status::ready) {
+      ADD_FAILURE() << "a join did not end";
+      return Internal("late");
+    }
+    return future.get();
+  }
+  std::promise<Result<uint32_t>> done;
 };
 
 class RuntimeTest : public testing::TestWithParam<std::pair<int, int>> {
@@ -251,6 +271,86 @@ TEST_P(RuntimeTest, GathersRowsOfAllWorkers) {
     ASSERT_TRUE(done[rank].get_future().get().ok());
     EXPECT_EQ(outputs[rank], expected);
   }
+}
+
+TEST_P(RuntimeTest, WorkersWithDifferentNumbersOfStepsMeetInAJoin) {
+  Job job(GetParam().first, GetParam().second);
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  const size_t n = job.workers.size();
+  constexpr size_t kCount = 100;
+  for (uint32_t epoch = 0; epoch < 3; ++epoch) {
+    // Worker r takes part in r + 1 steps of n, or the other way round.
+    const auto steps = [&](uint32_t r) { return epoch % 2 ? n - r : r + 1; };
+    std::vector<std::thread> threads;
+    std::vector<uint32_t> last(n, 99);
+    for (uint32_t rank = 0; rank < n; ++rank) {
+      threads.emplace_back([&, rank] {
+        for (size_t step = 0; step < steps(rank); ++step) {
+          Call call(kCount, rank);
+          call.Run(job.workers[rank].get(), "t");
+          ASSERT_TRUE(call.Wait().ok());
+          size_t pushed = 0, ranks = 0;
+          for (uint32_t r = 0; r < n; ++r) {
+            if (steps(r) <= step) continue;
+            ++pushed;
+            ranks += r;
+          }
+          for (size_t i = 0; i < kCount; ++i) {
+            ASSERT_EQ(call.data[i], (i % 97) * pushed + 1000 * ranks);
+          }
+        }
+        JoinCall join;
+        join.Run(job.workers[rank].get());
+        Result<uint32_t> outcome = join.Wait();
+        ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+        last[rank] = outcome.value();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(last, std::vector<uint32_t>(n, epoch % 2 ? 0 : n - 1));
+  }
+}
+
+TEST_P(RuntimeTest, AJoinEndsWhenAWorkerLeaves) {
+  Job job(GetParam().first, GetParam().second);
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  JoinCall join;
+  join.Run(job.workers[0].get());
+  job.workers[1]->Close();
+  Result<uint32_t> outcome = join.Wait();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.status().code(), Code::kUnavailable);
+  EXPECT_NE(outcome.status().message().find("worker 1"), std::string::npos)
+      << outcome.status().message();
+}
+
+TEST_P(RuntimeTest, WhoLeavesRightAfterAJoinIsNotMissedByIt) {
+  Job job(GetParam().first, GetParam().second);
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  std::vector<std::thread> threads;
+  for (auto& worker : job.workers) {
+    threads.emplace_back([&worker] {
+      JoinCall join;
+      join.Run(worker.get());
+      Result<uint32_t> outcome = join.Wait();
+      EXPECT_TRUE(outcome.ok()) << outcome.status().message();
+      worker->Close();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(RuntimeTest, CloseEndsOwnJoin) {
+  Job job(GetParam().first, GetParam().second);
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  JoinCall join;
+  join.Run(job.workers[0].get());
+  job.workers[0]->Close();
+  EXPECT_EQ(join.Wait().status().code(), Code::kCancelled);
+  if (job.servers.empty()) return;
+  JoinCall of_server;
+  of_server.Run(job.servers[0].get());
+  EXPECT_EQ(of_server.Wait().status().code(), Code::kFailedPrecondition);
 }
 
 INSTANTIATE_TEST_SUITE_P(Jobs, RuntimeTest,

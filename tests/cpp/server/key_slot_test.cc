@@ -37,26 +37,34 @@ class KeySlotTest : public testing::Test {
     ASSERT_TRUE(pool_.Take(bytes, &c.data));
     if (bytes > 0) std::memcpy(c.data.data(), values.data(), bytes);
     out_.clear();
-    slot_.Push(std::move(c), gone_, now_ms_, &out_);
+    slot_.Push(std::move(c), absences_, now_ms_, &out_);
   }
   void Push(uint32_t rank, uint64_t round, std::vector<float> values) {
     Push(rank, round, std::move(values), Sum());
   }
 
-  // What everybody was sent, if it is the same result for all.
+  void Join(uint32_t rank) {
+    absences_.joined[rank] = true;
+    out_.clear();
+    slot_.WorkerJoined(absences_, &out_);
+  }
+
+  // What these were sent, if it is the same result for all.
   template <typename T = float>
-  std::vector<T> Result(uint32_t workers = 3) {
-    EXPECT_EQ(out_.size(), workers);
+  std::vector<T> Result(const std::vector<uint32_t>& ranks = {0, 1, 2}) {
     std::vector<T> values;
-    for (uint32_t rank = 0; rank < out_.size(); ++rank) {
-      EXPECT_EQ(out_[rank].rank, rank);
-      EXPECT_EQ(out_[rank].kind, Kind::kResult);
-      EXPECT_TRUE(out_[rank].key == kKey);
-      EXPECT_EQ(out_[rank].payload, out_[0].payload);
-      const Payload& payload = *out_[rank].payload;
+    std::vector<uint32_t> receivers;
+    for (const Outgoing& o : out_) {
+      receivers.push_back(o.rank);
+      EXPECT_EQ(o.kind, Kind::kResult);
+      EXPECT_TRUE(o.key == kKey);
+      EXPECT_EQ(o.payload, out_[0].payload);
+      if (o.kind != Kind::kResult || o.payload == nullptr) continue;
+      const Payload& payload = *o.payload;
       values.resize(payload.size() / sizeof(T));
       std::memcpy(values.data(), payload.data(), payload.size());
     }
+    EXPECT_EQ(receivers, ranks);
     return values;
   }
 
@@ -76,7 +84,7 @@ class KeySlotTest : public testing::Test {
 
   BufferPool pool_{1 << 20};
   KeySlot slot_{kKey, 3, &pool_};
-  Absences gone_ = Absences(3);
+  Absences absences_{3};
   int64_t now_ms_ = 1000;
   Outbox out_;
 };
@@ -189,7 +197,7 @@ TEST_F(KeySlotTest, WhoLeavesFailsTheRoundsThatNeedIt) {
   EXPECT_EQ(Errors("worker 1 left the job"), (Ranks{0}));  // of round 1
   Push(2, 0, {1, 1});  // round 0 has all it needs
   EXPECT_EQ(Result(), (Floats{3, 3}));
-  gone_[1] = Unavailable("worker 1 left the job");
+  absences_.gone[1] = Unavailable("worker 1 left the job");
   Push(0, 2, {1, 1});
   EXPECT_EQ(Errors("worker 1 left the job"), (Ranks{0}));
 }
@@ -221,7 +229,7 @@ TEST_F(KeySlotTest, NoMemoryIsAnErrorForAll) {
   c.declaration = std::make_shared<Declaration>(Sum());
   c.lost = true;
   out_.clear();
-  slot_.Push(std::move(c), gone_, now_ms_, &out_);
+  slot_.Push(std::move(c), absences_, now_ms_, &out_);
   EXPECT_EQ(Errors("no memory"), (Ranks{0, 1}));
 }
 
@@ -230,7 +238,7 @@ TEST_F(KeySlotTest, AStallIsReportedAgainAndAgainAndThenEnds) {
   const auto check = [&](int64_t after_ms) {
     out_.clear();
     log.clear();
-    slot_.CheckStall(now_ms_ + after_ms, 60000, 150000, &out_, &log);
+    slot_.CheckStall(absences_, now_ms_ + after_ms, 60000, 150000, &out_, &log);
   };
   Push(0, 0, {1, 1});
   Push(2, 0, {1, 1});
@@ -247,6 +255,128 @@ TEST_F(KeySlotTest, AStallIsReportedAgainAndAgainAndThenEnds) {
   EXPECT_EQ(log.size(), 1u);
   check(151000);
   EXPECT_EQ(Errors("rank 1 (stall_limit)"), (Ranks{0, 2}));
+}
+
+TEST_F(KeySlotTest, ARoundGoesWithoutWhoHasJoined) {
+  Join(0);
+  uint64_t round = 0;
+  for (auto [operation, expected] :
+       {std::pair{Operation::kSum, 50.0f},
+        std::pair{Operation::kAverage, 50.0f / 3},
+        std::pair{Operation::kMin, 20.0f}, std::pair{Operation::kMax, 30.0f}}) {
+    Declaration d = Sum();
+    d.operation = operation;
+    Push<float>(2, round, {30, -30}, d);
+    EXPECT_TRUE(out_.empty());
+    Push<float>(1, round, {20, 20}, d);
+    EXPECT_EQ(Result(Ranks{1, 2})[0], expected);
+    ++round;
+  }
+}
+
+TEST_F(KeySlotTest, WhoJoinsClosesTheRoundThatWaitedForIt) {
+  Push(2, 0, {3, 30});
+  Push(0, 0, {1, 10});
+  Join(1);
+  EXPECT_EQ(Result(Ranks{0, 2}), (Floats{4, 40}));
+  EXPECT_FALSE(slot_.has_open_round());
+  Join(0);
+  EXPECT_TRUE(out_.empty());
+  Push(2, 1, {3, 30});  // alone
+  EXPECT_EQ(Result(Ranks{2}), (Floats{3, 30}));
+}
+
+TEST_F(KeySlotTest, WhatWasPushedBeforeAJoinCounts) {
+  Push(0, 0, {1, 10});
+  Join(0);
+  EXPECT_TRUE(out_.empty());
+  Push(1, 0, {2, 20});
+  Join(2);
+  EXPECT_EQ(Result(Ranks{0, 1}), (Floats{3, 30}));
+}
+
+TEST_F(KeySlotTest, HalvesWithoutTheFirstRankAreDividedByAll) {
+  Declaration d = Sum(DType::kFloat16, 1);
+  d.operation = Operation::kAverage;
+  Join(0);
+  Push<uint16_t>(1, 0, {FloatToFloat16(60000)}, d);
+  Push<uint16_t>(2, 0, {FloatToFloat16(30000)}, d);
+  EXPECT_EQ(Result<uint16_t>(Ranks{1, 2}),
+            std::vector<uint16_t>{FloatToFloat16(30000)});
+}
+
+TEST_F(KeySlotTest, WhoHasJoinedHasNoRowsToGather) {
+  Declaration d = Sum(DType::kFloat32, 0);
+  d.operation = Operation::kAllgather;
+  Push<int64_t>(0, 0, {7, 0, 0}, d);
+  Push<int64_t>(2, 0, {0, 0, 9}, d);
+  Join(1);
+  EXPECT_EQ(Result<int64_t>(Ranks{0, 2}), (std::vector<int64_t>{7, 0, 9}));
+}
+
+TEST_F(KeySlotTest, ABroadcastNeedsItsRootOnly) {
+  Declaration d = Sum();
+  d.operation = Operation::kBroadcast;
+  d.root_rank = 1;
+  Join(0);
+  Push<float>(1, 0, {5, 6}, d);
+  Push<float>(2, 0, {}, d);
+  ASSERT_EQ(out_.size(), 2u);
+  EXPECT_EQ(out_[0].payload, nullptr);
+  EXPECT_EQ(out_[1].payload->size(), 2 * sizeof(float));
+  const std::string words =
+      "Broadcast of tensor \"t\": its root, worker 1, has joined";
+  Push<float>(2, 1, {}, d);
+  Join(1);  // while it is open
+  EXPECT_EQ(Errors(words), (Ranks{2}));
+  Push<float>(2, 2, {}, d);  // and before
+  EXPECT_EQ(Errors(words), (Ranks{2}));
+  d.root_rank = 7;  // there is none such: no reason to look for it
+  Push<float>(2, 3, {}, d);
+}
+
+TEST_F(KeySlotTest, WhoHasJoinedPushesNothing) {
+  Join(1);
+  Push(1, 0, {1, 1});
+  EXPECT_EQ(Errors("worker 1 pushed after it had joined"), (Ranks{1}));
+}
+
+TEST_F(KeySlotTest, WhoLeavesAfterItJoinedIsMissedToo) {
+  Join(1);
+  Push(0, 0, {1, 1});
+  out_.clear();
+  slot_.WorkerLeft(1, Unavailable("worker 1 left the job"), &out_);
+  EXPECT_EQ(Errors("worker 1 left the job"), (Ranks{0}));
+  absences_.gone[1] = Unavailable("worker 1 left the job");
+  Push(2, 1, {1, 1});
+  EXPECT_EQ(Errors("worker 1 left the job"), (Ranks{2}));
+}
+
+TEST_F(KeySlotTest, AfterAJoinRoundsAreCountedAnew) {
+  // Left over: round 4 failed, round 5 closed without worker 1.
+  Push(0, 4, {1, 1});
+  slot_.Cancel(4, Cancelled("worker 1 gave up"), &out_);
+  Join(1);
+  Push(0, 5, {1, 1});
+  Push(2, 5, {1, 1});
+  absences_.joined.assign(3, false);
+  const uint64_t next = uint64_t{1} << 40;
+  for (uint64_t round : {next, next + 1, next + 2}) {
+    Push(0, round, {1, 1});
+    Push(1, round, {2, 2});
+    Push(2, round, {3, 3});
+    EXPECT_EQ(Result(), (Floats{6, 6}));
+    EXPECT_EQ(out_[0].round, round);
+  }
+}
+
+TEST_F(KeySlotTest, AStallDoesNotBlameWhoHasJoined) {
+  std::vector<std::string> log;
+  Push(0, 0, {1, 1});
+  Join(1);
+  slot_.CheckStall(absences_, now_ms_ + 61000, 60000, 150000, &out_, &log);
+  ASSERT_EQ(log.size(), 1u);
+  EXPECT_EQ(log[0], "tensor \"t\" has waited 61 s for the workers of rank 2");
 }
 
 }  // namespace

@@ -60,5 +60,18 @@ TEST(ReducePool, EverythingBeforeCloseIsDoneAndNothingAfter) {
   EXPECT_EQ(sent, 100);
 }
 
+TEST(ReducePool, OneAggregatorAnswersWhatAllWereTold) {
+  BufferPool buffers(1 << 20);
+  std::atomic<int> answers{0};
+  ReducePool pool(Threads(3), &buffers, [&](const Outgoing& outgoing) {
+    if (outgoing.kind == Kind::kJoined) ++answers;
+  });
+  pool.PostToAll(
+      [](Aggregator* a, Outbox* out) { a->WorkerJoined(0, 0, out); });
+  pool.Close();
+  pool.Join();
+  EXPECT_EQ(answers, 1);
+}
+
 }  // namespace
 }  // namespace byteps

@@ -72,6 +72,13 @@ class SummationServerTest : public testing::Test {
     return Deliver(rank, header, values.data());
   }
 
+  bool Join(uint32_t rank, size_t bytes = 0) {
+    const std::vector<uint8_t> payload(bytes);
+    Header header = HeaderOf(Kind::kJoin, bytes);
+    header.key = Key();
+    return Deliver(rank, header, payload.data());
+  }
+
   Config config_;
   Declaration declaration_;
   FakeTransport transport_;
@@ -141,6 +148,56 @@ TEST_F(SummationServerTest, WhoLeftFailsTheOthersRounds) {
         DecodeError(message.payload.data(), message.payload.size()).message(),
         "worker 1 left the job");
   }
+}
+
+TEST_F(SummationServerTest, WhoHasJoinedIsNotWaitedForUntilAllHave) {
+  Declare(0);
+  Declare(1);
+  EXPECT_TRUE(Push(1, {10, 20}));
+  EXPECT_TRUE(Push(0, {1, 2}));
+  EXPECT_TRUE(Join(1));  // behind its push
+  EXPECT_TRUE(Push(0, {3, 4}, 1));
+  EXPECT_TRUE(Join(0));
+  const uint64_t next = uint64_t{1} << 40;
+  EXPECT_TRUE(Push(0, {5, 6}, next));
+  EXPECT_TRUE(Push(1, {50, 60}, next));
+  End();
+  std::vector<float> firsts[2];
+  for (const SentMessage& message : transport_.messages) {
+    const uint32_t rank = message.peer == workers_[1];
+    if (message.header.kind == Kind::kJoined) {
+      EXPECT_EQ(message.header.round, 0u);  // worker 0 was the last
+      EXPECT_EQ(message.header.membership_epoch, 1u);
+      EXPECT_EQ(message.header.payload_bytes, 0u);
+      continue;
+    }
+    ASSERT_EQ(message.header.kind, Kind::kResult);
+    float sum[2];
+    ASSERT_EQ(message.payload.size(), sizeof(sum));
+    std::memcpy(sum, message.payload.data(), sizeof(sum));
+    firsts[rank].push_back(sum[0]);
+  }
+  EXPECT_EQ(transport_.Count(Kind::kJoined), 2u);
+  EXPECT_EQ(firsts[0], (std::vector<float>{11, 3, 55}));
+  EXPECT_EQ(firsts[1], (std::vector<float>{11, 55}));
+}
+
+TEST_F(SummationServerTest, AJoinHasNoPayload) {
+  EXPECT_FALSE(Join(0, 8));
+  EXPECT_TRUE(Join(0));
+}
+
+TEST_F(SummationServerTest, AJoinFailsWhenAWorkerLeaves) {
+  EXPECT_TRUE(Join(0));
+  server_->WorkerLeft(1, Unavailable("worker 1 left the job"));
+  End();
+  ASSERT_EQ(transport_.messages.size(), 1u);
+  const SentMessage& message = transport_.messages[0];
+  EXPECT_EQ(message.peer, workers_[0]);
+  EXPECT_EQ(message.header.kind, Kind::kJoinError);
+  EXPECT_EQ(
+      DecodeError(message.payload.data(), message.payload.size()).message(),
+      "worker 1 left the job");
 }
 
 TEST_F(SummationServerTest, AnAbandonedPayloadIsForgotten) {

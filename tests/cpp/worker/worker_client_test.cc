@@ -36,6 +36,17 @@ struct Call {
   std::optional<Status> outcome;
 };
 
+// A join and its outcome.
+struct JoinCall {
+  void Run(WorkerClient* client) {
+    client->Join([this](Result<uint32_t> last_rank) {
+      EXPECT_FALSE(outcome.has_value()) << "called twice";
+      outcome = std::move(last_rank);
+    });
+  }
+  std::optional<Result<uint32_t>> outcome;
+};
+
 class WorkerClientTest : public testing::Test {
  protected:
   explicit WorkerClientTest(uint64_t credit = 1 << 20) {
@@ -69,6 +80,21 @@ class WorkerClientTest : public testing::Test {
       }
       client_->Arrived(message.peer, header, landing);
     }
+  }
+
+  // A server tells the worker something about its join.
+  bool Tell(Peer* server, Kind kind, uint64_t round = 0,
+            const std::vector<uint8_t>& body = {}) {
+    Header header;
+    header.kind = kind;
+    header.membership_epoch = 1;
+    header.round = round;
+    header.payload_bytes = body.size();
+    const Landing landing = client_->Land(server, header);
+    if (!landing.accept) return false;
+    if (!body.empty()) std::memcpy(landing.data, body.data(), body.size());
+    client_->Arrived(server, header, landing);
+    return true;
   }
 
   Config config_;
@@ -307,6 +333,197 @@ TEST_F(WorkerClientTest, SenselessRequestsAreSentences) {
   request.shape = {int64_t{1} << 62, 4};
   client_->PushPull(request, [&](Status s) { outcome = s; });
   EXPECT_EQ(outcome->code(), Code::kInvalidArgument);
+}
+
+TEST_F(WorkerClientTest, AJoinEndsWhenEveryServerSaysSo) {
+  Start();
+  Call before(4), after(4), new_name(4);
+  before.Run(client_.get());
+  Answer();
+  JoinCall join;
+  join.Run(client_.get());
+  ASSERT_EQ(transport_.messages.size(), 2u);
+  for (uint32_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(transport_.messages[i].peer, servers_[i]);
+    EXPECT_EQ(transport_.messages[i].header.kind, Kind::kJoin);
+    EXPECT_EQ(transport_.messages[i].header.round, 1u);  // push-pulls
+    EXPECT_EQ(transport_.messages[i].header.membership_epoch, 1u);
+  }
+  EXPECT_TRUE(Tell(servers_[1], Kind::kJoined, 0));
+  EXPECT_TRUE(Tell(servers_[1], Kind::kJoined, 0));  // twice is once
+  EXPECT_FALSE(join.outcome.has_value());
+  EXPECT_TRUE(Tell(servers_[0], Kind::kJoined, 1));
+  ASSERT_TRUE(join.outcome.has_value());
+  ASSERT_TRUE(join.outcome->ok());
+  EXPECT_EQ(join.outcome->value(), 1u);  // what server 0 says
+  // Others were at another round by then: all count anew.
+  uint64_t round = uint64_t{1} << 40;
+  Answer();
+  for (Call* call : {&before, &after}) {
+    *call = Call(4);
+    call->Run(client_.get());
+    ASSERT_EQ(transport_.Count(Kind::kPush), 1u);
+    EXPECT_EQ(transport_.messages.back().header.round, round++);
+    Answer();
+    EXPECT_TRUE(call->outcome->ok());
+  }
+  new_name.Run(client_.get(), "new");
+  EXPECT_EQ(transport_.messages.back().header.round, uint64_t{1} << 40);
+}
+
+TEST_F(WorkerClientTest, WhoHasJoinedCanDoNothing) {
+  Start();
+  JoinCall join, again;
+  join.Run(client_.get());
+  Call call(4);
+  call.Run(client_.get());
+  again.Run(client_.get());
+  std::optional<Status> gathered;
+  AllgatherRequest request;
+  request.name = "g";
+  request.shape = {0};
+  client_->Allgather(request, [&](Status s) { gathered = s; });
+  ASSERT_TRUE(call.outcome.has_value());
+  ASSERT_TRUE(again.outcome.has_value());
+  ASSERT_TRUE(gathered.has_value());
+  for (const Status& status :
+       {*call.outcome, again.outcome->status(), *gathered}) {
+    EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+    EXPECT_NE(status.message().find("has joined"), std::string::npos);
+  }
+  EXPECT_FALSE(join.outcome.has_value());
+  for (Peer* server : servers_) Tell(server, Kind::kJoined);
+  EXPECT_TRUE(join.outcome->ok());
+  call = Call(4);
+  call.Run(client_.get());
+  Answer();
+  EXPECT_TRUE(call.outcome->ok());
+}
+
+TEST_F(WorkerClientTest, AJoinWaitsForWhatIsUnderWay) {
+  Start();
+  Call first(8), second(8);
+  JoinCall join;
+  first.Run(client_.get());
+  second.Run(client_.get());
+  join.Run(client_.get());
+  EXPECT_EQ(transport_.Count(Kind::kJoin), 0u);
+  Answer();
+  EXPECT_EQ(transport_.Count(Kind::kJoin), 0u);
+  EXPECT_EQ(transport_.Count(Kind::kPush), 2u);
+  Answer();
+  EXPECT_TRUE(second.outcome->ok());
+  EXPECT_EQ(transport_.Count(Kind::kJoin), 2u);
+}
+
+TEST_F(WorkerClientTest, AJoinWaitsForBothPartsOfAnAllgather) {
+  Start();
+  const std::vector<float> input(1, 5);
+  std::vector<float> output(1);
+  std::optional<Status> gathered;
+  AllgatherRequest request;
+  request.name = "g";
+  request.shape = {1};
+  request.input = input.data();
+  request.allocate = [&](const std::vector<int64_t>&) -> Result<void*> {
+    return static_cast<void*>(output.data());
+  };
+  client_->Allgather(request, [&](Status s) { gathered = s; });
+  JoinCall join;
+  join.Run(client_.get());
+  // The other worker has joined: it has no rows, and this one's come back.
+  for (const std::vector<int64_t>& answer :
+       {std::vector<int64_t>{1, 0}, std::vector<int64_t>{}}) {
+    EXPECT_FALSE(gathered.has_value());
+    EXPECT_EQ(transport_.Count(Kind::kJoin), 0u);
+    ASSERT_EQ(transport_.Count(Kind::kPush), 1u);
+    const SentMessage push = std::move(transport_.messages.back());
+    transport_.Complete(OkStatus());
+    transport_.messages.clear();
+    push.sent(OkStatus());
+    Header header = push.header;
+    header.kind = Kind::kResult;
+    header.payload_bytes = answer.size() * sizeof(int64_t);
+    const Landing landing = client_->Land(push.peer, header);
+    ASSERT_TRUE(landing.accept);
+    std::memcpy(landing.data, answer.data(), header.payload_bytes);
+    client_->Arrived(push.peer, header, landing);
+  }
+  ASSERT_TRUE(gathered.has_value());
+  EXPECT_TRUE(gathered->ok());
+  EXPECT_EQ(output, input);
+  EXPECT_EQ(transport_.Count(Kind::kJoin), 2u);
+}
+
+TEST_F(WorkerClientTest, ALossEndsAJoin) {
+  Start();
+  JoinCall join, later;
+  join.Run(client_.get());
+  client_->Fail(Unavailable("worker 1 is gone"));
+  ASSERT_TRUE(join.outcome.has_value());
+  EXPECT_EQ(join.outcome->status().message(), "worker 1 is gone");
+  for (Peer* server : servers_) Tell(server, Kind::kJoined);  // too late
+  later.Run(client_.get());
+  EXPECT_EQ(later.outcome->status().message(), "worker 1 is gone");
+}
+
+TEST_F(WorkerClientTest, ALossEndsAJoinThatHasNotBegun) {
+  Start();
+  Call call(4);
+  JoinCall join;
+  call.Run(client_.get());
+  join.Run(client_.get());
+  client_->Fail(Unavailable("worker 1 is gone"));
+  transport_.Complete(OkStatus());
+  EXPECT_EQ(call.outcome->message(), "worker 1 is gone");
+  EXPECT_EQ(join.outcome->status().message(), "worker 1 is gone");
+  EXPECT_EQ(transport_.Count(Kind::kJoin), 0u);
+}
+
+TEST_F(WorkerClientTest, AJoinNeedsTheServersThatHaveNotAnswered) {
+  Start();
+  JoinCall join, later;
+  join.Run(client_.get());
+  Tell(servers_[1], Kind::kJoined);
+  client_->ServerLeft(1, Unavailable("server 1 left the job"));
+  EXPECT_FALSE(join.outcome.has_value());
+  client_->ServerLeft(0, Unavailable("server 0 left the job"));
+  ASSERT_TRUE(join.outcome.has_value());
+  EXPECT_EQ(join.outcome->status().message(), "server 0 left the job");
+}
+
+TEST_F(WorkerClientTest, AJoinWithoutAServerFailsAtOnce) {
+  JoinCall early, late;
+  early.Run(client_.get());
+  EXPECT_EQ(early.outcome->status().code(), Code::kFailedPrecondition);
+  Start();
+  client_->ServerLeft(1, Unavailable("server 1 left the job"));
+  late.Run(client_.get());
+  EXPECT_EQ(late.outcome->status().message(), "server 1 left the job");
+}
+
+TEST_F(WorkerClientTest, AJoinErrorIsTheEnd) {
+  Start();
+  JoinCall join;
+  Call call(4);
+  join.Run(client_.get());
+  const Status why = Unavailable("worker 1 left the job");
+  Tell(servers_[0], Kind::kJoinError, 0, EncodeError(why));
+  ASSERT_TRUE(join.outcome.has_value());
+  EXPECT_EQ(join.outcome->status().code(), Code::kUnavailable);
+  EXPECT_EQ(join.outcome->status().message(), why.message());
+  call.Run(client_.get());
+  EXPECT_EQ(call.outcome->message(), why.message());
+}
+
+TEST_F(WorkerClientTest, ALastRankThatCannotBeIsRefused) {
+  Start();
+  JoinCall join;
+  Tell(servers_[0], Kind::kJoined);  // unasked
+  join.Run(client_.get());
+  EXPECT_FALSE(Tell(servers_[0], Kind::kJoined, 2));
+  EXPECT_TRUE(Tell(servers_[1], Kind::kJoined));
+  EXPECT_FALSE(join.outcome.has_value());
 }
 
 class LittleCredit : public WorkerClientTest {
