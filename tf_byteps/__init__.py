@@ -28,6 +28,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Average": "ops",
     "BytePSStrategy": "strategy",
+    "Compression": "compression",
     "DistributedGradientTape": "tape",
     "DistributedOptimizer": "optimizer",
     "Max": "ops",
@@ -35,10 +36,13 @@ _LAZY = {
     "ReduceOp": "ops",
     "Sum": "ops",
     "allgather": "ops",
+    "allgather_object": "ops",
     "barrier": "ops",
+    "callbacks": "callbacks",
     "broadcast": "ops",
     "broadcast_object": "ops",
     "broadcast_variables": "ops",
+    "load_model": "optimizer",
     "join": "ops",
     "push_pull": "ops",
 }
@@ -58,6 +62,8 @@ __all__ = [  # noqa: PLE0604
 ]
 
 if TYPE_CHECKING:
+    from tf_byteps import callbacks
+    from tf_byteps.compression import Compression
     from tf_byteps.ops import (
         Average,
         Max,
@@ -65,6 +71,7 @@ if TYPE_CHECKING:
         ReduceOp,
         Sum,
         allgather,
+        allgather_object,
         barrier,
         broadcast,
         broadcast_object,
@@ -72,7 +79,7 @@ if TYPE_CHECKING:
         join,
         push_pull,
     )
-    from tf_byteps.optimizer import DistributedOptimizer
+    from tf_byteps.optimizer import DistributedOptimizer, load_model
     from tf_byteps.strategy import BytePSStrategy
     from tf_byteps.tape import DistributedGradientTape
 
@@ -80,7 +87,8 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'tf_byteps' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"tf_byteps.{_LAZY[name]}"), name)
+    module = importlib.import_module(f"tf_byteps.{_LAZY[name]}")
+    value = module if name == _LAZY[name] else getattr(module, name)
     globals()[name] = value
     return value
 

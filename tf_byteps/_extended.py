@@ -11,11 +11,13 @@ gradient accumulation, moving averages and `steps_per_execution`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import sys
+import threading
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
-import keras
 import tensorflow as tf
 from tensorflow.python.distribute import (
     collective_all_reduce_strategy,
@@ -31,7 +33,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.ops import control_flow_util
 from tensorflow.python.trackable import base as trackable
 
-from tf_byteps import ops, runtime
+from tf_byteps import _batch, ops, runtime
 from tf_byteps.errors import ArgumentError
 
 _REDUCE_OPS = {
@@ -56,41 +58,9 @@ def has_seed() -> bool:
     return context.global_seed() is not None
 
 
-def keras_asks_for_shapes() -> bool:
-    """Whether the caller's caller is Keras, which builds a model by its first batch.
-
-    It takes the mean over all workers of everything in the batch and looks at
-    shapes and types only. Batches may differ in size and hold strings.
-    """
-    frame = sys._getframe(2)
-    return frame.f_code.co_name == "_maybe_symbolic_build" and frame.f_globals.get(
-        "__name__", ""
-    ).startswith("keras.")
-
-
-@functools.cache
-def agree_on_finite_gradients() -> None:
-    """Lets Keras's loss scaling skip a step on all workers or on none.
-
-    `LossScaleOptimizer` looks at its own replica's gradients before they are summed.
-    With an infinity in one replica it would leave the others waiting for the sum.
-    Acts in replicas of our strategies, and around a `DistributedOptimizer` only.
-    """
-    own = keras.optimizers.LossScaleOptimizer.check_finite
-
-    @functools.wraps(own)
-    def check_finite(self: Any, grads: Any) -> Any:
-        finite = own(self, grads)
-        job = runtime.current()
-        ours = isinstance(tf.distribute.get_strategy().extended, Extended) or hasattr(
-            self.inner_optimizer, "_tf_byteps"
-        )
-        if not ours or job is None or not job.distributed:
-            return finite
-        (everywhere,) = ops.push_pull_all([finite], ops.Min)  # "and" for bool
-        return everywhere
-
-    keras.optimizers.LossScaleOptimizer.check_finite = check_finite
+def is_distributed(variable: Any) -> bool:
+    """Whether a variable was made in a strategy's scope."""
+    return isinstance(variable, values.DistributedVariable)
 
 
 def local_value(value: Any) -> Any:
@@ -100,6 +70,66 @@ def local_value(value: Any) -> Any:
         return v.values[0] if isinstance(v, values.DistributedValues) else v
 
     return tf.nest.map_structure(local, value)
+
+
+def local_spec(spec: Any) -> Any:
+    """The same for the specs of values."""
+
+    def local(s: Any) -> Any:
+        return s._value_specs[0] if isinstance(s, values.PerReplicaSpec) else s
+
+    return tf.nest.map_structure(local, spec)
+
+
+_made: weakref.WeakSet = weakref.WeakSet()
+
+
+def job_of_unused_strategy() -> runtime.Job | None:
+    """The job, if a strategy was made, but nothing yet in the scope of any."""
+    jobs = [extended.job for extended in _made if extended.job.distributed]
+    if not jobs or any(extended.in_use for extended in _made):
+        return None
+    return jobs[0]
+
+
+_values = threading.local()
+
+
+@contextlib.contextmanager
+def own_initial_values() -> Iterator[None]:
+    """Variables that are made in the block are this worker's matter alone."""
+    _values.are_own = True
+    try:
+        yield
+    finally:
+        _values.are_own = False
+
+
+@contextlib.contextmanager
+def _own_random_numbers(rank: int) -> Iterator[None]:
+    """Lets operations that take TensorFlow's seed draw others on each replica."""
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    holder, name = (context.context(), "_seed") if graph is None else (graph, "seed")
+    seed = getattr(holder, name)
+    if seed is not None:
+        setattr(holder, name, (seed + 1000003 * rank) % 2**31)
+    try:
+        yield
+    finally:
+        setattr(holder, name, seed)
+
+
+def _update_statistic(variable: Any, update_fn: Any, value: Any, **kwargs: Any) -> Any:
+    """Writes the mean over all replicas, by their numbers of samples."""
+    value = tf.cast(value, variable.dtype)
+    share = _batch.current()
+    if share is None:
+        (value,) = ops.push_pull_all([value], ops.Average)
+    else:
+        value = share.mean(value)
+    return distribute_lib.get_replica_context()._update(
+        variable, update_fn, args=(value,), kwargs=kwargs, group=True
+    )
 
 
 class Extended(mirrored_strategy.MirroredExtended):
@@ -114,7 +144,9 @@ class Extended(mirrored_strategy.MirroredExtended):
     ) -> None:
         # Not MirroredExtended's: it sets up TensorFlow's own collectives.
         distribute_lib.StrategyExtendedV1.__init__(self, container_strategy)
-        self._job = job
+        self.job = job
+        self.in_use = False  # whether anything was made in its scope
+        _made.add(self)
         self._cluster_resolver = cluster_resolver
         self._use_var_policy = False
         self.experimental_enable_get_next_as_optional = True
@@ -127,28 +159,28 @@ class Extended(mirrored_strategy.MirroredExtended):
 
     @property
     def _num_replicas_in_sync(self) -> int:
-        return self._job.size
+        return self.job.size
 
     def _in_multi_worker_mode(self) -> bool:
-        return self._job.size > 1
+        return self.job.size > 1
 
     @property
     def experimental_between_graph(self) -> bool:
-        return self._job.size > 1
+        return self.job.size > 1
 
     @property
     def should_checkpoint(self) -> bool:
-        return self._job.rank == 0
+        return self.job.rank == 0
 
     @property
     def should_save_summary(self) -> bool:
-        return self._job.rank == 0
+        return self.job.rank == 0
 
     def _get_replica_id_in_sync_group(self, replica_id: int) -> int:
-        return self._job.rank + replica_id
+        return self.job.rank + replica_id
 
     def _get_local_replica_id(self, replica_id_in_sync_group: int) -> int:
-        return replica_id_in_sync_group - self._job.rank
+        return replica_id_in_sync_group - self.job.rank
 
     def _configure(
         self,
@@ -171,12 +203,16 @@ class Extended(mirrored_strategy.MirroredExtended):
 
     def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
         replica_context = distribute_lib.ReplicaContext(
-            self._container_strategy(), self._job.rank
+            self._container_strategy(), self.job.rank
         )
         args = distribute_utils.select_replica(0, args)
         kwargs = distribute_utils.select_replica(0, kwargs)
         try:
-            with tf.device(self._devices[0]), replica_context:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(tf.device(self._devices[0]))
+                stack.enter_context(replica_context)
+                if self.job.rank > 0 and self.job.settings.semantics == "global":
+                    stack.enter_context(_own_random_numbers(self.job.rank))
                 return fn(*args, **kwargs)
         except RuntimeError as err:
             if "tf.distribute.Strategy" not in str(err):
@@ -226,7 +262,7 @@ class Extended(mirrored_strategy.MirroredExtended):
         return self._all_reduce(reduce_op, tensors)
 
     def _all_reduce(self, reduce_op: Any, tensors: list) -> list:
-        if not self._job.distributed:
+        if not self.job.distributed:
             return [
                 t if isinstance(t, tf.IndexedSlices) else tf.convert_to_tensor(t)
                 for t in tensors
@@ -244,7 +280,7 @@ class Extended(mirrored_strategy.MirroredExtended):
     ) -> Any:
         del destinations, options
         tensor = tf.convert_to_tensor(local_value(value))
-        if not self._job.distributed:
+        if not self.job.distributed:
             return tensor
         rank = tensor.shape.rank
         if rank is None or not isinstance(axis, int) or not -rank <= axis < rank:
@@ -267,26 +303,31 @@ class Extended(mirrored_strategy.MirroredExtended):
     # --- variables ---------------------------------------------------------------
 
     def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
+        self.in_use = True
         # What Keras leaves open are a layer's own statistics, such as those of
         # BatchNormalization: every replica computes others, and all keep the mean.
         # (Optimizer state is made next to its variable, and is equal anyhow.)
-        if (
-            self._job.distributed
+        statistic = (
+            self.job.distributed
+            and self.job.settings.semantics == "global"
             and not kwargs.get("trainable", True)
             and kwargs.get("colocate_with") is None
             and kwargs.get("aggregation") in (None, tf.VariableAggregation.NONE)
             and kwargs.get("synchronization") in (None, tf.VariableSynchronization.AUTO)
             and _is_floating(kwargs)
-        ):
-            kwargs["aggregation"] = tf.VariableAggregation.MEAN
-        return super()._create_variable(next_creator, **kwargs)
+        )
+        variable = super()._create_variable(next_creator, **kwargs)
+        if statistic:
+            variable._update_replica = functools.partial(_update_statistic, variable)
+        return variable
 
     def _get_variable_creator_initial_value(
         self, replica_id: int, device: str, primary_var: Any, **kwargs: Any
     ) -> Any:
         del replica_id, primary_var
         initial_value = kwargs["initial_value"]
-        if not self._job.distributed or initial_value is None:
+        own = getattr(_values, "are_own", False)
+        if not self.job.distributed or initial_value is None or own:
             return initial_value
 
         def from_worker_0() -> tf.Tensor:
@@ -309,9 +350,9 @@ class Extended(mirrored_strategy.MirroredExtended):
 
     def _make_input_context(self) -> tf.distribute.InputContext:
         return tf.distribute.InputContext(
-            num_input_pipelines=self._job.size,
-            input_pipeline_id=self._job.rank,
-            num_replicas_in_sync=self._job.size,
+            num_input_pipelines=self.job.size,
+            input_pipeline_id=self.job.rank,
+            num_replicas_in_sync=self.job.size,
         )
 
     def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
@@ -320,7 +361,7 @@ class Extended(mirrored_strategy.MirroredExtended):
             dataset,
             self._input_workers_with_options(options),
             self._container_strategy(),
-            num_replicas_in_sync=self._job.size,
+            num_replicas_in_sync=self.job.size,
             input_context=self._make_input_context(),
             options=options,
         )
@@ -344,7 +385,7 @@ class Extended(mirrored_strategy.MirroredExtended):
         who has none gets an empty batch, unless all are infinite; Keras counts
         steps by the cardinality, which therefore is the largest.
         """
-        if not self._job.distributed or not tf.executing_eagerly():
+        if not self.job.distributed or not tf.executing_eagerly():
             return dataset
         own = int(dataset.cardinality)
         name = "tf_byteps/cardinality"
@@ -365,7 +406,7 @@ class Extended(mirrored_strategy.MirroredExtended):
 
     def _experimental_distribute_values_from_function(self, value_fn: Any) -> Any:
         value = value_fn(
-            tf.distribute.experimental.ValueContext(self._job.rank, self._job.size)
+            tf.distribute.experimental.ValueContext(self.job.rank, self.job.size)
         )
         return distribute_utils.regroup([value], always_wrap=True)
 

@@ -148,6 +148,15 @@ FIELDS = (
         256,
     ),
     Field(
+        "semantics",
+        str,
+        "global",
+        "global: Keras computes losses, clipping and layer statistics over the whole "
+        "batch, and replicas draw different random numbers; replica: as under "
+        "TensorFlow's own strategies.",
+        choices=("global", "replica"),
+    ),
+    Field(
         "log_level",
         str,
         "warning",

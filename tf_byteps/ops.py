@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_byteps import _native, errors, runtime
+from tf_byteps import compression as compression_lib
 
 
 class ReduceOp(enum.Enum):
@@ -62,7 +63,7 @@ def push_pull(
     name: str | None = None,
     op: ReduceOp = Average,
     priority: int | None = None,
-    compression: None = None,
+    compression: Any = None,
 ) -> Any:
     """Combines a tensor with the tensors of the same name on all workers.
 
@@ -74,7 +75,8 @@ def push_pull(
             float16 and bfloat16 are summed in float32. For bool, `Sum` and
             `Max` are "or", `Min` is "and".
         priority: Larger goes first; None is 0.
-        compression: None; kept for scripts that pass it.
+        compression: A compressor, such as `Compression.fp16`; the same on all
+            workers. None sends the tensor as it is.
 
     Returns:
         The combined tensor, of the same shape and type. For
@@ -89,24 +91,28 @@ def push_pull(
     """
     job = runtime.require("push_pull")
     op = _checked_op(op)
-    check_compression(compression)
+    compressor = compression_lib.checked(compression)
     if isinstance(tensor, tf.IndexedSlices):
-        return _push_pull_slices(tensor, name, op, priority, job)
+        return _push_pull_slices(tensor, name, op, priority, compressor, job)
     tensor = _to_tensor(tensor, "push_pull")
     _check_reducible(tensor.dtype, op)
     if not job.distributed:
         return tf.identity(tensor)
     name = _name_for(name, "push_pull")
-    return _ops().tf_byteps_push_pull(
+    tensor, context = compressor.compress(tensor)
+    combined = _ops().tf_byteps_push_pull(
         handle=_handle(name),
         tensor=tensor,
         tensor_name=name,
         operation=op.value,
         priority=priority or 0,
     )
+    return compressor.decompress(combined, context)
 
 
-def push_pull_all(tensors: Any, op: ReduceOp = Average) -> list:
+def push_pull_all(
+    tensors: Any, op: ReduceOp = Average, compression: Any = None
+) -> list:
     """Combines several tensors with their counterparts, all at the same time.
 
     The first goes first: with gradients in the order of the layers those that the
@@ -117,6 +123,7 @@ def push_pull_all(tensors: Any, op: ReduceOp = Average) -> list:
         tensors: What `push_pull` takes, the same number on all workers; None stays
             None. Integers are averaged as TensorFlow divides them: rounded down.
         op: As for `push_pull`.
+        compression: As for `push_pull`.
 
     Returns:
         The combined tensors, in the same order.
@@ -124,45 +131,74 @@ def push_pull_all(tensors: Any, op: ReduceOp = Average) -> list:
     tensors = list(tensors)
     if len(tensors) > 1 and tf.executing_eagerly():
         # One after the other otherwise.
-        return list(_combine_in_graph(tensors, op))
-    return _combine(tensors, op)
+        return _in_graph(_combine, tensors, op, compression)
+    return _combine(tensors, op, compression)
 
 
-def combine_gradients(gradients: Any, op: ReduceOp, sparse_as_dense: bool) -> list:
+def combine_gradients(
+    gradients: Any,
+    op: ReduceOp,
+    sparse_as_dense: bool = False,
+    compression: Any = None,
+    groups: Any = (),
+) -> list:
     """`push_pull_all` for gradients: unless there is nobody else.
 
     Args:
         gradients: Of all trainable variables; None stays None.
         op: `Average` or `Sum`.
         sparse_as_dense: Whether `tf.IndexedSlices` are made dense before.
+        compression: As for `push_pull`.
+        groups: Lists of positions; the dense gradients of a group, if of one type,
+            travel as one tensor.
     """
     gradients = list(gradients)
     if not runtime.require("combining gradients").distributed:
         return gradients
     if sparse_as_dense:
         gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-    return push_pull_all(gradients, op)
+    together = []
+    for group in groups:
+        together += _by_type(gradients, group)
+    packed = list(gradients)
+    for group in together:
+        first, *others = group
+        packed[first] = tf.concat([tf.reshape(gradients[i], [-1]) for i in group], 0)
+        for i in others:
+            packed[i] = None
+    combined = push_pull_all(packed, op, compression)
+    for group in together:
+        parts = tf.split(combined[group[0]], [tf.size(gradients[i]) for i in group])
+        for i, part in zip(group, parts, strict=True):
+            combined[i] = tf.reshape(part, tf.shape(gradients[i]))
+            combined[i].set_shape(gradients[i].shape)
+    return combined
 
 
-def _combine(tensors: list, op: ReduceOp) -> list:
+def _by_type(tensors: list, positions: Any) -> list[list[int]]:
+    """Splits a group: dense tensors of one type, at least two."""
+    types: dict[tf.DType, list[int]] = {}
+    for i in positions:
+        if tf.is_tensor(tensors[i]) and not isinstance(tensors[i], tf.IndexedSlices):
+            types.setdefault(tensors[i].dtype, []).append(i)
+    return [group for group in types.values() if len(group) > 1]
+
+
+def _combine(tensors: list, op: ReduceOp, compression: Any) -> list:
     urgent = 2**20 if len(tensors) == 1 else 0
     return [
-        None if tensor is None else _combine_one(tensor, op, urgent - position)
-        for position, tensor in enumerate(tensors)
+        None if t is None else _combine_one(t, op, urgent - position, compression)
+        for position, t in enumerate(tensors)
     ]
 
 
-_combine_in_graph = tf.function(_combine, autograph=False)
-
-
-def _combine_one(tensor: Any, op: ReduceOp, priority: int) -> Any:
-    if isinstance(tensor, tf.IndexedSlices):
-        return push_pull(tensor, op=op, priority=priority)
-    tensor = tf.convert_to_tensor(tensor)
-    if op is Average and tensor.dtype.is_integer:
-        total = push_pull(tensor, op=Sum, priority=priority)
-        return total // tf.cast(runtime.require("push_pull").size, tensor.dtype)
-    return push_pull(tensor, op=op, priority=priority)
+def _combine_one(tensor: Any, op: ReduceOp, priority: int, compression: Any) -> Any:
+    if not isinstance(tensor, tf.IndexedSlices):
+        tensor = tf.convert_to_tensor(tensor)
+        if op is Average and tensor.dtype.is_integer:
+            total = push_pull(tensor, op=Sum, priority=priority)
+            return total // tf.cast(runtime.require("push_pull").size, tensor.dtype)
+    return push_pull(tensor, op=op, priority=priority, compression=compression)
 
 
 def broadcast(tensor: Any, root_rank: int = 0, name: str | None = None) -> tf.Tensor:
@@ -237,7 +273,7 @@ def broadcast_variables(variables: Any, root_rank: int = 0) -> None:
     variables = list(variables)
     values = [tf.convert_to_tensor(variable) for variable in variables]
     if tf.executing_eagerly():
-        values = _broadcast_in_graph(values, root_rank)
+        values = _in_graph(_broadcast_all, values, root_rank)
     else:
         values = _broadcast_all(values, root_rank)
     for variable, value in zip(variables, values, strict=True):
@@ -246,9 +282,6 @@ def broadcast_variables(variables: Any, root_rank: int = 0) -> None:
 
 def _broadcast_all(tensors: list, root_rank: int) -> list:
     return [broadcast(tensor, root_rank) for tensor in tensors]
-
-
-_broadcast_in_graph = tf.function(_broadcast_all, autograph=False)
 
 
 def broadcast_object(obj: Any, root_rank: int = 0) -> Any:
@@ -271,6 +304,24 @@ def broadcast_object(obj: Any, root_rank: int = 0) -> Any:
         data = np.zeros(int(size), np.uint8)
     data = broadcast(data, root_rank, f"{name}/data").numpy()
     return obj if is_root else pickle.loads(data.tobytes())
+
+
+def allgather_object(obj: Any) -> list:
+    """Returns the objects of all workers, by rank. Eager only.
+
+    Args:
+        obj: Anything that pickles. The workers of a job trust each other: what they
+            receive is unpickled.
+    """
+    job = runtime.require("allgather_object")
+    if not job.distributed:
+        return [obj]
+    name = f"{_INTERNAL}allgather_object"
+    data = np.frombuffer(pickle.dumps(obj), np.uint8)
+    sizes = allgather(np.array([data.size], np.int64), f"{name}/sizes").numpy()
+    everything = allgather(data, f"{name}/data").numpy()
+    parts = np.split(everything, np.cumsum(sizes)[:-1])
+    return [pickle.loads(part.tobytes()) for part in parts]
 
 
 def barrier() -> None:
@@ -324,11 +375,48 @@ def join() -> int:
         raise error(None, None, message) from None
 
 
+_traced: dict[Any, Any] = {}
+
+
+def _in_graph(function: Any, tensors: list, *arguments: Any) -> list:
+    """`function(tensors, *arguments)` as a graph, where operations run concurrently.
+
+    Traced once for the same types and shapes; None stays out of it.
+    """
+    present = [t for t in tensors if t is not None]
+    specs = tuple(map(_spec_of, present))
+    given = tuple(t is not None for t in tensors)
+    key = (function, specs, given, arguments)
+    if key not in _traced:
+
+        def body(*present: Any) -> list:
+            rest = iter(present)
+            return function([next(rest) if g else None for g in given], *arguments)
+
+        # Called itself it would warn of the many shapes there are.
+        traced = tf.function(body, autograph=False).get_concrete_function(*specs)
+        _traced[key] = traced
+    return list(_traced[key](*present))
+
+
+def _spec_of(tensor: Any) -> tf.TypeSpec:
+    if not isinstance(tensor, tf.IndexedSlices):
+        return tf.TensorSpec.from_tensor(tf.convert_to_tensor(tensor))
+    dense_shape = tensor.dense_shape
+    return tf.IndexedSlicesSpec(
+        tensor.shape,
+        tensor.dtype,
+        tensor.indices.dtype,
+        None if dense_shape is None else dense_shape.dtype,
+    )
+
+
 def _push_pull_slices(
     slices: tf.IndexedSlices,
     name: str | None,
     op: ReduceOp,
     priority: int | None,
+    compressor: Any,
     job: runtime.Job,
 ) -> tf.IndexedSlices:
     if op not in (Average, Sum):
@@ -339,13 +427,16 @@ def _push_pull_slices(
     if not job.distributed:
         return slices
     name = _name_for(name, "push_pull")
-    gathered = _allgather_slices(slices, name, priority or 0)
+    values, context = compressor.compress(slices.values)
+    gathered = _allgather_slices(
+        tf.IndexedSlices(values, slices.indices, slices.dense_shape),
+        name,
+        priority or 0,
+    )
+    values = compressor.decompress(gathered.values, context)
     if op is Average:
-        divisor = tf.cast(job.size, gathered.values.dtype)
-        gathered = tf.IndexedSlices(
-            gathered.values / divisor, gathered.indices, gathered.dense_shape
-        )
-    return gathered
+        values = values / tf.cast(job.size, values.dtype)
+    return tf.IndexedSlices(values, gathered.indices, gathered.dense_shape)
 
 
 def _allgather_slices(
@@ -399,14 +490,6 @@ def _checked_op(op: Any) -> ReduceOp:
     raise errors.ArgumentError(
         f"op must be tf_byteps.Average, Sum, Min or Max. Received: {op!r}"
     )
-
-
-def check_compression(compression: Any) -> None:
-    """Raises unless it is what there is: none."""
-    if compression is not None:
-        raise errors.ArgumentError(
-            f"compression must be None. Received: {compression!r}"
-        )
 
 
 def _check_reducible(dtype: tf.DType, op: ReduceOp) -> None:

@@ -24,6 +24,9 @@ class Options:
             pushed is reported.
         stall_limit: Seconds after which such a tensor becomes an error.
         reduce_threads: Threads that sum on a server; 0: half of the cores.
+        semantics: "global": Keras computes losses, clipping and layer statistics
+            over the whole batch, and replicas draw different random numbers;
+            "replica": as under TensorFlow's own strategies.
         log_level: "debug", "info", "warning" or "error".
 
     Raises:
@@ -37,6 +40,7 @@ class Options:
     stall_warning: float | None = None
     stall_limit: float | None = None
     reduce_threads: int | None = None
+    semantics: str | None = None
     log_level: str | None = None
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_byteps import _extended, ops, runtime
+from tf_byteps import _extended, _keras, ops, runtime
 from tf_byteps.errors import ArgumentError
 from tf_byteps.options import Options
 
@@ -58,11 +58,31 @@ class BytePSStrategy(tf.distribute.MultiWorkerMirroredStrategy):
         )
         # The parent's would start TensorFlow's own collectives.
         tf.distribute.Strategy.__init__(self, extended)
-        _extended.agree_on_finite_gradients()
+        _keras.install()
         if job.size > 1 and not _extended.has_seed():
             # Each worker shuffles the whole dataset and takes its share: only if
             # all shuffle alike does an epoch hold every sample once.
             tf.random.set_seed(ops.broadcast_object(secrets.randbits(31)))
+
+    def run(
+        self,
+        fn: Any,
+        args: Any = (),
+        kwargs: Any = None,
+        options: Any = None,
+    ) -> Any:
+        """As `tf.distribute.Strategy.run`.
+
+        In a step of a Keras model the workers may hold unequal parts of the batch:
+        its losses and statistics are those of the whole batch.
+        """
+        with _keras.step(self, fn, args):
+            return super().run(fn, args, kwargs, options)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """As `tf.distribute.Strategy.experimental_distribute_dataset`."""
+        _keras.check_dataset(self, dataset)
+        return super().experimental_distribute_dataset(dataset, options)
 
     def reduce(
         self, reduce_op: tf.distribute.ReduceOp | str, value: Any, axis: Any = None
@@ -72,7 +92,7 @@ class BytePSStrategy(tf.distribute.MultiWorkerMirroredStrategy):
         Scalars have no axis to reduce: for them `axis=0` means `axis=None`. Keras
         asks so for the mean of a step's metrics.
         """
-        if _extended.keras_asks_for_shapes():
+        if _keras.asks_for_shapes():
             return _extended.local_value(value)
         if axis == 0 and all(
             v.shape.rank == 0

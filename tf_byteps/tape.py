@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_byteps import compression as compression_lib
 from tf_byteps import ops
 from tf_byteps.errors import ArgumentError
 
@@ -25,7 +26,7 @@ class DistributedGradientTape(tf.GradientTape):
     def __init__(
         self,
         gradtape: tf.GradientTape,
-        compression: None = None,
+        compression: Any = None,
         sparse_as_dense: bool = False,
         op: ops.ReduceOp = ops.Average,
     ) -> None:
@@ -33,7 +34,7 @@ class DistributedGradientTape(tf.GradientTape):
 
         Args:
             gradtape: What records.
-            compression: None; kept for scripts that pass it.
+            compression: A compressor, such as `Compression.fp16`; None for none.
             sparse_as_dense: Whether `tf.IndexedSlices` are combined as dense
                 tensors.
             op: `Average` or `Sum`.
@@ -43,7 +44,7 @@ class DistributedGradientTape(tf.GradientTape):
                 "DistributedGradientTape: expected a tf.GradientTape. "
                 f"Received: {gradtape!r}"
             )
-        ops.check_compression(compression)
+        compression = compression_lib.checked(compression)
         if op not in (ops.Average, ops.Sum):
             raise ArgumentError(
                 "DistributedGradientTape: op must be tf_byteps.Average or Sum. "
@@ -51,14 +52,13 @@ class DistributedGradientTape(tf.GradientTape):
             )
         # One recording, two views of it.
         self.__dict__ = gradtape.__dict__
-        self._tf_byteps = (op, sparse_as_dense)
+        self._tf_byteps = (op, sparse_as_dense, compression)
 
     def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         """As `tf.GradientTape.gradient`, combined over all workers."""
         gradients = super().gradient(target, sources, *args, **kwargs)
-        op, sparse_as_dense = self._tf_byteps
         flat = tf.nest.flatten(gradients)
-        combined = ops.combine_gradients(flat, op, sparse_as_dense)
+        combined = ops.combine_gradients(flat, *self._tf_byteps)
         return tf.nest.pack_sequence_as(gradients, combined)
 
     def jacobian(self, *args: Any, **kwargs: Any) -> Any:

@@ -113,6 +113,8 @@ def moving_averages(strategy):
 
 def main():
     strategy = bps.BytePSStrategy()
+    with strategy.scope():
+        tf.Variable(0.0)  # some tests train a model outside of the scope, on purpose
     outcomes = {}
     with (
         mock.patch.object(tf.distribute, "MirroredStrategy", lambda devices: strategy),

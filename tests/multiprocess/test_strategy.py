@@ -9,6 +9,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from support.compare import close
 from support.job import once, run_alone, run_job
 
 SCRIPT = pathlib.Path(__file__).with_name("strategy_script.py")
@@ -62,22 +63,6 @@ MANY = (
 SOME = ("embedding", "collectives", "workers_with_unequal_datasets")
 # (workers, dedicated servers): cases; none: all.
 JOBS = {(2, 1): (), (3, 2): MANY, (2, 0): SOME, (3, 0): SOME}
-
-
-def close(actual, expected):
-    """Compares nested values; floats to 1e-6."""
-    if isinstance(expected, dict):
-        assert actual.keys() == expected.keys()
-        for key, value in expected.items():
-            close(actual[key], value)
-    elif isinstance(expected, list) and any(
-        isinstance(v, (dict, list)) for v in expected
-    ):
-        assert len(actual) == len(expected)
-        for a, b in zip(actual, expected, strict=True):
-            close(a, b)
-    else:
-        np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=2e-6)
 
 
 def jobs_with(case):

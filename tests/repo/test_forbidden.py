@@ -64,15 +64,21 @@ def test_only_config_reads_the_environment():
     assert not wrong
 
 
-def test_only_extended_imports_private_modules():
-    private = re.compile(r"(tensorflow\.(python|core|compiler)|keras\.src)(\.|$)")
+@pytest.mark.parametrize(
+    "private, place_for_it",
+    [
+        (r"tensorflow\.(python|core|compiler)(\.|$)", "tf_byteps/_extended.py"),
+        (r"keras\.src(\.|$)", "tf_byteps/_keras.py"),
+    ],
+)
+def test_private_modules_are_imported_in_one_place(private, place_for_it):
     wrong = [
         f"{place(path, node.lineno)}: {name}"
         for path, tree in library()
-        if place(path) != "tf_byteps/_extended.py"
+        if place(path) != place_for_it
         for node in ast.walk(tree)
         for name in (*imported(node), dotted(node).replace("tf.", "tensorflow.", 1))
-        if private.match(name)
+        if re.match(private, name)
     ]
     assert not wrong
 
