@@ -343,17 +343,30 @@ def restore_backup(own: Callable, self: Any, logs: Any = None) -> None:
     if job is None:
         own(self, logs)
         return
-    if job.rank == 0:
-        own(self, logs)
     model, optimizer = self.model, self.model.optimizer
+    _on_worker_0(job, "restoring a backup", lambda: own(self, logs))
     built = optimizer is not None and optimizer.built
     model._initial_epoch, built = ops.broadcast_object((model._initial_epoch, built))
-    if model._initial_epoch is None:
-        return
     if built and not optimizer.built:
         optimizer.build(model.trainable_variables)
+    # Also without an epoch: a kill may have left weights alone.
     variables = model.variables + (optimizer.variables if built else [])
     ops.broadcast_variables(variables)
+
+
+def _on_worker_0(job: runtime.Job, what: str, act: Callable) -> None:
+    """Acts on worker 0; all wait for it, and if it raises, all raise."""
+    error = None
+    if job.rank == 0:
+        try:
+            act()
+        except Exception as err:
+            error = err
+    text = ops.broadcast_object(error and f"{type(error).__name__}: {error}")
+    if error is not None:
+        raise error
+    if text is not None:
+        raise ArgumentError(f"{what} failed on worker 0: {text}")
 
 
 @_replacing("_save_model")
