@@ -365,6 +365,10 @@ class Extended(mirrored_strategy.MirroredExtended):
             input_context=self._make_input_context(),
             options=options,
         )
+        if self.job.distributed:
+            distributed._cloned_datasets = [
+                _with_own_memory(part) for part in distributed._cloned_datasets
+            ]
         return self._agree_on_length(distributed)
 
     def _distribute_datasets_from_function(self, dataset_fn: Any, options: Any) -> Any:
@@ -409,6 +413,29 @@ class Extended(mirrored_strategy.MirroredExtended):
             tf.distribute.experimental.ValueContext(self.job.rank, self.job.size)
         )
         return distribute_utils.regroup([value], always_wrap=True)
+
+
+def _with_own_memory(part: tf.data.Dataset) -> tf.data.Dataset:
+    """Copies a worker's parts of the batches.
+
+    They are slices of batches, which may lie in NumPy arrays of the user's (of a
+    generator or `PyDataset`). TensorFlow takes a slice for its own and lets operations
+    write their results into it.
+    """
+
+    def copy(tensor: tf.Tensor) -> tf.Tensor:
+        if tensor.dtype in (tf.variant, tf.resource):
+            return tensor
+        return tf.raw_ops.DeepCopy(x=tensor)
+
+    def copy_all(*elements: Any) -> Any:
+        flat = [
+            tf.nest.map_structure(copy, value, expand_composites=True)
+            for value in tf.nest.flatten(elements)
+        ]
+        return tf.nest.pack_sequence_as(part.element_spec, flat)
+
+    return part.map(copy_all)
 
 
 def _is_floating(kwargs: dict[str, Any]) -> bool:

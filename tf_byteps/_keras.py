@@ -325,15 +325,13 @@ def save_checkpoint(own: Callable, self: Any, *args: Any, **kwargs: Any) -> None
         own(self, *args, **kwargs)
         return
     shared = ops.broadcast_object(self.filepath) == self.filepath
-    if job.rank == 0 or not shared:
-        own(self, *args, **kwargs)
-    else:
-        self._model = _Unsaved(model)
+    if job.rank != 0:
+        self._model = _Unsaved(model) if shared else model
         try:
             own(self, *args, **kwargs)
         finally:
             self._model = model
-    ops.barrier()
+    _on_worker_0(job, "saving a checkpoint", lambda: own(self, *args, **kwargs))
 
 
 @_replacing("on_train_begin")

@@ -242,10 +242,19 @@ def same_bits_again():
 # --- data ------------------------------------------------------------------------
 
 
+def aligned(array):
+    """A copy that TensorFlow uses where it lies, since it lies at 64 bytes."""
+    memory = np.zeros(array.size + 16, array.dtype)
+    begin = -memory.ctypes.data % 64 // array.itemsize
+    copy = memory[begin : begin + array.size].reshape(array.shape)
+    copy[:] = array
+    return copy
+
+
 class Batches(keras.utils.PyDataset):
     def __init__(self, n=64):
         super().__init__()
-        self.x, self.y = data(n)
+        self.x, self.y = map(aligned, data(n))
 
     def __len__(self):
         return math.ceil(len(self.x) / 16)
@@ -290,6 +299,38 @@ def data_of_every_kind():
             x, y, batch_size=16, validation_data=dataset(), validation_steps=2
         ),
     }
+
+
+@case
+def structures_of_elements():
+    """What a dataset is of is what a replica gets; the user's arrays are left alone."""
+    x, y = map(aligned, data(12))
+    before = x.copy(), y.copy()
+
+    def generate():
+        yield x[:8], y[:8]
+        yield x[8:], y[8:]
+
+    spec = (tf.TensorSpec((None, 4)), tf.TensorSpec((None, 1)))
+    pairs = tf.data.Dataset.from_generator(generate, output_signature=spec)
+    totals = []
+    for dataset in (
+        pairs,
+        pairs.map(lambda x, y: (x,)),
+        pairs.map(lambda x, y: x),
+        pairs.map(lambda x, y: {"b": y, "a": (x, [])}),
+        pairs.map(lambda x, y: tf.RaggedTensor.from_tensor(x)),
+        pairs.map(lambda x, y: (tf.sparse.from_dense(x), tf.strings.as_string(y))),
+    ):
+        distributed = strategy.experimental_distribute_dataset(dataset)
+        totals.append(sum(1 for _ in distributed))
+        structure = tf.nest.map_structure(lambda _: 0, dataset.element_spec)
+        for element in distributed:
+            tf.nest.assert_same_structure(element, structure)
+    model = mlp()
+    totals.append(result(model, model.fit(pairs, epochs=2, verbose=0)))
+    assert all((a == b).all() for a, b in zip(before, (x, y), strict=True))
+    return totals
 
 
 @case
