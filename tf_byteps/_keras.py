@@ -140,7 +140,11 @@ def step(strategy: tf.distribute.Strategy, fn: Any, args: Any) -> Iterator[None]
     """Around `strategy.run`: of a Keras model's step the workers share the batch."""
     model = getattr(fn, "__self__", None)
     job = _job_of(strategy)
-    if job is None or not isinstance(model, keras.Model):
+    is_step = isinstance(model, keras.Model) and fn.__name__ in (
+        "train_step",
+        "test_step",
+    )
+    if job is None or not is_step:
         yield
         return
     _check_metrics(model)

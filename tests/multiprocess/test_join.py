@@ -10,24 +10,18 @@ import time
 import numpy as np
 import pytest
 
-from support.job import Job, once, run_job
+from support.job import Job, names_of, once, run_job, run_quietly
 
 SCRIPT = pathlib.Path(__file__).with_name("join_script.py")
 # (workers, dedicated servers): bytes of a partition
 JOBS = {(3, 2): 1000, (2, 0): 4096000}
-EVERY_JOB = pytest.mark.parametrize(
-    "job", JOBS, ids=[f"{n} workers, {s or 'colocated'} servers" for n, s in JOBS]
-)
+EVERY_JOB = pytest.mark.parametrize("job", JOBS, ids=names_of(JOBS))
 
 
 @once
 def run(job):
     """Each case's value, by rank."""
-    environment = {"TF_BYTEPS_PARTITION_BYTES": JOBS[job]}
-    done = run_job(SCRIPT, *job, seconds=120, environment=environment)
-    for process in done.values():
-        assert "tf_byteps" not in process.stderr, process.stderr
-    return [done[f"worker {rank}"].values for rank in range(job[0])]
+    return run_quietly(SCRIPT, job, 120, TF_BYTEPS_PARTITION_BYTES=JOBS[job])
 
 
 def each(job, case):

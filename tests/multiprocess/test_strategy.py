@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from support.compare import close
-from support.job import once, run_alone, run_job
+from support.job import names_of, once, run_alone, run_job
 
 SCRIPT = pathlib.Path(__file__).with_name("strategy_script.py")
 # What one process computes too.
@@ -69,10 +69,6 @@ def jobs_with(case):
     """Parametrizes a test by the jobs that run a case."""
     jobs = [job for job, cases in JOBS.items() if case in cases or not cases]
     return pytest.mark.parametrize("job", jobs, ids=names_of(jobs))
-
-
-def names_of(jobs):
-    return [f"{n} workers, {s or 'colocated'} servers" for n, s in jobs]
 
 
 @once

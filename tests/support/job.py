@@ -335,3 +335,16 @@ def run_alone(script, seconds=120, environment=None):
             process.stop()
         assert in_time and process.popen.returncode == 0, process.everything()
         return process.done()
+
+
+def names_of(jobs):
+    """What tests call their (workers, dedicated servers)."""
+    return [f"{n} workers, {s or 'colocated'} servers" for n, s in jobs]
+
+
+def run_quietly(script, job, seconds, **environment):
+    """Each worker's reports, by rank, of a job in which nothing was worth a log."""
+    done = run_job(script, *job, seconds=seconds, environment=environment)
+    for process in done.values():
+        assert "tf_byteps" not in process.stderr, process.stderr
+    return [done[f"worker {rank}"].values for rank in range(job[0])]
