@@ -10,12 +10,12 @@ import time
 import numpy as np
 import pytest
 
-from support.job import Job, names_of, once, run_job, run_quietly
+from support.job import Job, in_jobs, once, run_job, run_quietly
 
 SCRIPT = pathlib.Path(__file__).with_name("join_script.py")
 # (workers, dedicated servers): bytes of a partition
 JOBS = {(3, 2): 1000, (2, 0): 4096000}
-EVERY_JOB = pytest.mark.parametrize("job", JOBS, ids=names_of(JOBS))
+EVERY_JOB = in_jobs(JOBS, by_default=[(3, 2)])
 
 
 @once

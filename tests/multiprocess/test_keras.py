@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from support.compare import close
-from support.job import once, run_alone, run_job, run_python
+from support.job import case_of, in_jobs, once, run_alone, run_job, run_python
 
 SCRIPT = pathlib.Path(__file__).with_name("keras_script.py")
 EQUAL_TO_ONE = (
@@ -74,12 +74,11 @@ def values(case, job=(2, 1)):
 @pytest.mark.parametrize(
     "job, case",
     [
-        (job, case)
+        case_of(job, case)
         for job, cases in JOBS.items()
         for case in cases or EQUAL_TO_ONE
         if case in EQUAL_TO_ONE
     ],
-    ids=str,
 )
 def test_workers_equal_one_process(job, case):
     for value in values(case, job):
@@ -104,7 +103,7 @@ def test_halves_are_near_one_process():
                 assert a == pytest.approx(b, rel=0.01)
 
 
-@pytest.mark.parametrize("job", [(2, 1), (3, 0)], ids=str)
+@in_jobs(JOBS)
 def test_replicas_draw_different_numbers_and_the_same_again(job):
     workers = values("dropout_masks", job)
     for first, again in workers:

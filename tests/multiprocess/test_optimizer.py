@@ -8,11 +8,11 @@ import pathlib
 import numpy as np
 import pytest
 
-from support.job import once, run_job
+from support.job import in_jobs, once, run_job
 
 SCRIPT = pathlib.Path(__file__).with_name("optimizer_script.py")
 JOBS = [(2, 1), (3, 0)]
-jobs = pytest.mark.parametrize("job", JOBS, ids=str)
+jobs = in_jobs(JOBS)
 pytestmark = pytest.mark.timeout(400)
 
 

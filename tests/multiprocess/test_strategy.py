@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from support.compare import close
-from support.job import names_of, once, run_alone, run_job
+from support.job import case_of, in_jobs, once, run_alone, run_job
 
 SCRIPT = pathlib.Path(__file__).with_name("strategy_script.py")
 # What one process computes too.
@@ -67,8 +67,7 @@ JOBS = {(2, 1): (), (3, 2): MANY, (2, 0): SOME, (3, 0): SOME}
 
 def jobs_with(case):
     """Parametrizes a test by the jobs that run a case."""
-    jobs = [job for job, cases in JOBS.items() if case in cases or not cases]
-    return pytest.mark.parametrize("job", jobs, ids=names_of(jobs))
+    return in_jobs(job for job, cases in JOBS.items() if case in cases or not cases)
 
 
 @once
@@ -106,8 +105,7 @@ def test_two_workers_equal_one_process(case):
 
 @pytest.mark.parametrize(
     "job, case",
-    [(j, c) for j, cases in JOBS.items() for c in cases if c in EQUAL_TO_ONE],
-    ids=str,
+    [case_of(j, c) for j, cases in JOBS.items() for c in cases if c in EQUAL_TO_ONE],
 )
 def test_any_job_equals_one_process(job, case):
     for worker in run(job):

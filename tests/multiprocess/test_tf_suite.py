@@ -9,12 +9,11 @@ import pathlib
 import numpy as np
 import pytest
 
-from support.job import once, run_alone, run_job
+from support.job import in_jobs, once, run_alone, run_job
 
 HERE = pathlib.Path(__file__).parent
 # (workers, dedicated servers)
 JOBS = [(1, 0), (2, 1), (3, 0)]
-IDS = ["alone", "2 workers, 1 server", "3 workers, colocated servers"]
 LIBRARY = "tensorflow/python/distribute/strategy_test_lib.py"
 KERAS = [
     f"keras/src/{path}_test.py"
@@ -24,7 +23,7 @@ KERAS = [
         "callbacks/swap_ema_weights",
     )
 ]
-in_each_job = pytest.mark.parametrize("job", JOBS, ids=IDS)
+in_each_job = in_jobs(JOBS, by_default=[(1, 0), (2, 1)])
 pytestmark = pytest.mark.timeout(300)
 
 

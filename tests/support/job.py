@@ -29,6 +29,8 @@ import tempfile
 import threading
 import time
 
+import pytest
+
 from support.worker import MARK
 from tf_byteps.launch import free_ports
 
@@ -337,9 +339,26 @@ def run_alone(script, seconds=120, environment=None):
         return process.done()
 
 
-def names_of(jobs):
-    """What tests call their (workers, dedicated servers)."""
-    return [f"{n} workers, {s or 'colocated'} servers" for n, s in jobs]
+def case_of(job, *values, by_default=((2, 1),)):
+    """A test's parameters in a job of (workers, dedicated servers).
+
+    The job is long unless it is one of `by_default`.
+    """
+    workers, servers = job
+    name = f"{workers} workers, {servers or 'colocated'} servers"
+    return pytest.param(
+        job,
+        *values,
+        id="-".join([name, *map(str, values)]),
+        marks=() if job in by_default else pytest.mark.long,
+    )
+
+
+def in_jobs(jobs, by_default=((2, 1),)):
+    """Runs a test in each of the jobs."""
+    return pytest.mark.parametrize(
+        "job", [case_of(job, by_default=by_default) for job in jobs]
+    )
 
 
 def run_quietly(script, job, seconds, **environment):
