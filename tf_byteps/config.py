@@ -101,9 +101,9 @@ FIELDS = (
     Field(
         "credit_bytes",
         int,
-        8 * 2**20,
-        "Bytes that may be on their way to one server before the next partition is "
-        "chosen by priority.",
+        256 * 2**10,
+        "Bytes that may wait for the socket to one server before the next partition "
+        "is chosen by priority.",
         1,
         2**40,
     ),

@@ -16,7 +16,7 @@ class Options:
     Attributes:
         partition_bytes: Tensors are cut into partitions of this many bytes; the
             same on all workers.
-        credit_bytes: Bytes that may be on their way to one server before the
+        credit_bytes: Bytes that may wait for the socket to one server before the
             next partition is chosen by priority.
         failure_timeout: Seconds of silence after which a process counts as lost.
         start_timeout: Seconds that a starting process waits for the others.

@@ -41,7 +41,7 @@ struct Config {
   std::string cluster_digest;        // of the cluster description
 
   uint64_t partition_bytes = 4096000;
-  uint64_t credit_bytes = 8u << 20;
+  uint64_t credit_bytes = 256u << 10;
   uint64_t max_message_bytes = uint64_t{1} << 32;
   int64_t failure_timeout_ms = 10000;
   int64_t start_timeout_ms = 120000;

@@ -1,8 +1,8 @@
 #include "csrc/transport/tcp/socket.h"
 
+#include <linux/tcp.h>  // with the kernel's whole tcp_info
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +16,14 @@ namespace byteps {
 namespace {
 
 constexpr int kFlags = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+
+// How much a connection keeps queued in the network, above what is on its way
+// there anyway: in time, and at least.
+constexpr uint64_t kQueueUs = 4000;
+constexpr uint64_t kQueueBytes = 16 << 10;
+// What a kernel grants without tuning. A path that needs more stays the
+// kernel's matter, which never widens a queue again that was bounded.
+constexpr uint64_t kMostBytes = 200 << 10;
 
 void SetOption(const Socket& socket, int level, int option, int value) {
   // All of these are improvements; a kernel that lacks one still works.
@@ -200,6 +208,25 @@ void PrepareStream(const Socket& socket, int64_t timeout_ms) {
   SetOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
   SetOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
   SetOption(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+bool BoundQueue(const Socket& socket, bool bounded) {
+  tcp_info info{};
+  socklen_t bytes = sizeof(info);
+  if (getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
+      bytes < offsetof(tcp_info, tcpi_delivery_rate) + 8) {
+    return bounded;
+  }
+  if (!bounded && info.tcpi_rtt < uint64_t{info.tcpi_min_rtt} + kQueueUs) {
+    return false;
+  }
+  const uint64_t needed =
+      kQueueBytes + info.tcpi_delivery_rate *
+                        (uint64_t{info.tcpi_min_rtt} + kQueueUs) / 1000000;
+  if (!bounded && needed > kMostBytes) return false;
+  SetOption(socket, SOL_SOCKET, SO_SNDBUF,
+            static_cast<int>(std::min(needed, kMostBytes)));
+  return true;
 }
 
 std::string ErrorText(int error) {

@@ -22,6 +22,8 @@ constexpr size_t kBufferBytes = 64 << 10;
 constexpr int kReadTurns = 8;
 // Messages in one system call, and completions before others have their turn.
 constexpr size_t kBatch = 32;
+// How often the length of a connection's queue is looked at.
+constexpr int64_t kBoundMs = 10;
 // A `sent` callback may Send, whose callback may Send, …: from this depth on
 // the transport's thread goes on instead.
 constexpr int kMaxDepth = 4;
@@ -152,6 +154,11 @@ void TcpPeer::Write(std::unique_lock<std::mutex>* lock) {
     if (static_cast<uint64_t>(sent) < total) break;
   }
   writing_ = false;
+  const int64_t now = NowMs();
+  if (!queue_.empty() && now >= bounded_ms_ + kBoundMs) {
+    bounded_ms_ = now;
+    bounded_ = BoundQueue(socket_, bounded_);
+  }
   const bool more = !queue_.empty() && send_error_ == 0 &&
                     (state_ == State::kOpen || state_ == State::kFlushing);
   if (more != armed_) {

@@ -105,10 +105,12 @@ class TcpPeer final : public Peer, public Source {
   Status end_;                     // guarded by mutex_; once state_ is kEnded
   SendQueue queue_;                // guarded by mutex_
   bool writing_ = false;           // guarded by mutex_; somebody is in sendmsg
-  bool armed_ = false;   // guarded by mutex_; EPOLLOUT goes on with queue_
-  bool reading_ = true;  // guarded by mutex_; false after the end of stream
-  bool shut_ = false;    // guarded by mutex_; our end of stream is out
-  int send_error_ = 0;   // guarded by mutex_
+  bool armed_ = false;      // guarded by mutex_; EPOLLOUT goes on with queue_
+  bool reading_ = true;     // guarded by mutex_; false after the end of stream
+  bool shut_ = false;       // guarded by mutex_; our end of stream is out
+  bool bounded_ = false;    // guarded by mutex_; see BoundQueue
+  int64_t bounded_ms_ = 0;  // guarded by mutex_; when that was last looked at
+  int send_error_ = 0;      // guarded by mutex_
   std::string progress_ = "not tried yet";  // guarded by mutex_
 
   // The transport's thread only; socket_ also for the writer, which in_flight_
