@@ -1,6 +1,8 @@
 #include "csrc/transport/tcp/socket.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 namespace byteps {
 namespace {
@@ -51,6 +53,30 @@ TEST(Endpoint, KnowsLoopback) {
 
 TEST(ParseNumeric, AsksNobody) {
   EXPECT_TRUE(ParseNumeric({"localhost", 22}).empty());
+}
+
+TEST(BoundQueue, LeavesAShortQueueAloneAndKeepsABoundOnce) {
+  Socket listener;
+  ASSERT_EQ(ListenAt(ParseNumeric({"127.0.0.1", 0}).front(), &listener), 0);
+  Endpoint here;
+  here.bytes = sizeof(sockaddr_storage);
+  ASSERT_EQ(getsockname(listener.fd(), here.get(), &here.bytes), 0);
+  Socket sender;
+  ASSERT_EQ(StartConnect(here, &sender), 0);
+  pollfd ready{sender.fd(), POLLOUT, 0};
+  ASSERT_EQ(poll(&ready, 1, 10000), 1);
+  const auto bytes = [&sender] {
+    int value = 0;
+    socklen_t size = sizeof(value);
+    getsockopt(sender.fd(), SOL_SOCKET, SO_SNDBUF, &value, &size);
+    return value;
+  };
+  const int before = bytes();
+  EXPECT_FALSE(BoundQueue(sender, false));
+  EXPECT_EQ(bytes(), before);
+  EXPECT_TRUE(BoundQueue(sender, true));
+  // The kernel doubles what it is asked for.
+  EXPECT_LE(bytes(), 2 * (200 << 10));
 }
 
 TEST(ErrorText, FitsIntoASentence) {
