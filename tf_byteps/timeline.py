@@ -556,7 +556,7 @@ def plot(trace: Trace, path: str) -> None:
     except ImportError as err:
         raise ArgumentError(
             "--plot draws with matplotlib, which is not installed: "
-            "pip install matplotlib, or leave --plot out"
+            "pip install 'tf_byteps[plot]' or matplotlib, or leave --plot out"
         ) from err
     begin, end = _window(trace)
     workers = [p for p in trace.processes if p.startswith("worker")]
