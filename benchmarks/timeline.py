@@ -42,8 +42,8 @@ def measure(partition_bytes, rounds, steps):
     for what, values in zip(("time", "CPU"), zip(*ratios, strict=True), strict=True):
         low, median, high = statistics.quantiles(values, n=4)
         print(
-            f"{MEGABYTES} MB in partitions of {partition_bytes}: {what} with a timeline "
-            f"{median:.3f} of that without (quartiles {low:.3f} to {high:.3f})"
+            f"{MEGABYTES} MB in partitions of {partition_bytes}: {what} with a "
+            f"timeline {median:.3f} of without (quartiles {low:.3f} to {high:.3f})"
         )
 
 

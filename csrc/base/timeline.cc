@@ -21,9 +21,6 @@
 namespace byteps {
 namespace {
 
-// Two buffers of this many spans: 8 MB each, of which untouched pages take
-// none. The writer is woken when half is full.
-constexpr size_t kCapacity = size_t{1} << 17;
 constexpr std::chrono::seconds kFlushInterval(1);
 // Servers' process ids in the file stand behind all workers'.
 constexpr int kServerPid = 1000000;
@@ -260,8 +257,10 @@ class Timeline::File {
   int next_tid_ = 1;
 };
 
-Timeline::Timeline(const Config& config)
-    : self_(config.self), coordinator_(config.coordinator()) {}
+Timeline::Timeline(const Config& config, size_t capacity)
+    : self_(config.self),
+      coordinator_(config.coordinator()),
+      capacity_(capacity) {}
 
 Timeline::~Timeline() { Stop(); }
 
@@ -282,7 +281,7 @@ Status Timeline::Start(const std::string& directory) {
     stopping_ = false;
     since_ns_ = NowNs();
     spans_.clear();
-    spans_.reserve(kCapacity);
+    spans_.reserve(capacity_);
     dropped_ = 0;
     named_.clear();
     fresh_names_.clear();
@@ -320,12 +319,12 @@ void Timeline::Add(const Span& span) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (span.begin_ns < since_ns_) return;
-    if (spans_.size() == kCapacity) {
+    if (spans_.size() == capacity_) {
       ++dropped_;
       return;
     }
     spans_.push_back(span);
-    half_full = spans_.size() == kCapacity / 2;
+    half_full = spans_.size() == capacity_ / 2;
   }
   if (half_full) changed_.notify_all();
 }
@@ -354,7 +353,7 @@ std::string Timeline::LabelLocked(const std::string& name) const {
 void Timeline::Write(const std::string& directory) {
   File file(self_, coordinator_);
   std::vector<Span> spans;
-  spans.reserve(kCapacity);
+  spans.reserve(capacity_);
   for (bool last = false; !last;) {
     Names names;
     std::optional<Clock> clock;
@@ -363,7 +362,7 @@ void Timeline::Write(const std::string& directory) {
     {
       std::unique_lock<std::mutex> lock(mutex_);
       changed_.wait_for(lock, kFlushInterval, [this] {
-        return stopping_ || spans_.size() >= kCapacity / 2;
+        return stopping_ || spans_.size() >= capacity_ / 2;
       });
       last = stopping_;
       job_wall_ns = job_wall_ns_;

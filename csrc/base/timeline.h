@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -57,7 +58,9 @@ struct Span {
 
 class Timeline {
  public:
-  explicit Timeline(const Config& config);
+  // Two buffers of `capacity` spans: by default 7 MB each, of which untouched
+  // pages take none. The writer is woken when one is half full.
+  explicit Timeline(const Config& config, size_t capacity = size_t{1} << 17);
   ~Timeline();  // stops
 
   // Spans are kept from now on, and written once the job is known.
@@ -99,6 +102,7 @@ class Timeline {
 
   const ProcessName self_;
   const ProcessName coordinator_;
+  const size_t capacity_;
   std::atomic<bool> recording_{false};
 
   std::mutex life_mutex_;  // held by the one that starts or stops
@@ -109,7 +113,7 @@ class Timeline {
   bool stopping_ = false;       // guarded by mutex_
   int64_t job_wall_ns_ = 0;     // guarded by mutex_
   int64_t since_ns_ = 0;        // guarded by mutex_
-  std::vector<Span> spans_;     // guarded by mutex_; its capacity is the limit
+  std::vector<Span> spans_;     // at most capacity_; guarded by mutex_
   uint64_t dropped_ = 0;        // guarded by mutex_
   Names fresh_names_;           // not in the file yet; guarded by mutex_
   std::optional<Clock> clock_;  // the same

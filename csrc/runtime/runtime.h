@@ -8,7 +8,7 @@
 //
 // Shutdown, in this order: no new operations → what others still wait for from
 // here fails → the server's reduce threads finish → goodbye to every peer → the
-// transports flush and close → memory.
+// transports flush and close → the timeline → memory.
 #ifndef BYTEPS_RUNTIME_RUNTIME_H_
 #define BYTEPS_RUNTIME_RUNTIME_H_
 
