@@ -43,7 +43,8 @@ def measure(partition_bytes, rounds, steps):
         low, median, high = statistics.quantiles(values, n=4)
         print(
             f"{MEGABYTES} MB in partitions of {partition_bytes}: {what} with a "
-            f"timeline {median:.3f} of without (quartiles {low:.3f} to {high:.3f})"
+            f"timeline {median:.3f} of without (quartiles {low:.3f} to {high:.3f})",
+            flush=True,
         )
 
 

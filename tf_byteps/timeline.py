@@ -619,4 +619,7 @@ def _window(trace: Trace) -> tuple[int, int]:
         (end - begin, begin) for (begin, _, end), m in moved.items() if 2 * m >= most
     )
     length, begin = large[len(large) // 2]
-    return begin - length // 10, begin + length + length // 10
+    # The other workers are not there at the same time.
+    end = max(s.end for s in operations if begin <= s.begin <= begin + length)
+    margin = (end - begin) // 20
+    return begin - margin, end + margin
