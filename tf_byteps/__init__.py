@@ -57,6 +57,8 @@ __all__ = [  # noqa: PLE0604
     "rank",
     "shutdown",
     "size",
+    "start_timeline",
+    "stop_timeline",
     *_LAZY,
     *_error_names,
 ]
@@ -166,3 +168,29 @@ def num_servers() -> int:
     from tf_byteps import runtime
 
     return runtime.require("num_servers").cluster.num_servers
+
+
+def start_timeline(directory: str) -> None:
+    """Records from now on what this process does when, for `bps timeline`.
+
+    To record whole jobs, their servers included, from the start on, there is
+    `Options.timeline`. Alone, without a cluster, there is nothing to record.
+
+    Args:
+        directory: A folder, made if it does not exist. Recordings of one job share a
+            folder in it.
+
+    Raises:
+        NotInitializedError: before `init()`.
+        ArgumentError: the folder cannot be written to, or a recording is on.
+    """
+    from tf_byteps import runtime
+
+    runtime.start_timeline(directory)
+
+
+def stop_timeline() -> None:
+    """Ends the recording; what was recorded is in the file when it returns."""
+    from tf_byteps import runtime
+
+    runtime.stop_timeline()

@@ -211,7 +211,9 @@ def _backend_apply_gradients(
     share = _batch.current()
     if share is not None:
         grads = [share.of_any(g) for g in grads]
-    own(self, grads, trainable_variables)
+    pairs = zip(grads, trainable_variables, strict=False)
+    with ops.gradients_of(v for g, v in pairs if g is not None):
+        own(self, grads, trainable_variables)
 
 
 def _clip_gradients(own: Callable, self: Any, grads: Any) -> Any:

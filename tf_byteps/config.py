@@ -157,6 +157,13 @@ FIELDS = (
         choices=("global", "replica"),
     ),
     Field(
+        "timeline",
+        str,
+        "",
+        "A folder in which every process records what it does when, for "
+        "`bps timeline`; empty: nothing is recorded.",
+    ),
+    Field(
         "log_level",
         str,
         "warning",

@@ -12,10 +12,12 @@ that run the same program agree, and a loop of eager calls makes no new names.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import pickle
 import re
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -55,6 +57,7 @@ _REDUCIBLE = (
 _INTERNAL = "tf_byteps/"
 
 _handles: dict[str, tf.Tensor] = {}
+_labels = threading.local()  # of: for the tensors to come; now: for the next one
 _handles_lock = threading.Lock()
 
 
@@ -184,12 +187,35 @@ def _by_type(tensors: list, positions: Any) -> list[list[int]]:
     return [group for group in types.values() if len(group) > 1]
 
 
+@contextlib.contextmanager
+def gradients_of(variables: Any) -> Iterator[None]:
+    """Timelines show gradients that are combined in the block by their variables.
+
+    Args:
+        variables: Those of the gradients that are not None.
+    """
+    before = getattr(_labels, "of", ())
+    _labels.of = [getattr(v, "path", getattr(v, "name", "")) for v in variables]
+    try:
+        yield
+    finally:
+        _labels.of, _labels.now = before, None
+
+
 def _combine(tensors: list, op: ReduceOp, compression: Any) -> list:
     urgent = 2**20 if len(tensors) == 1 else 0
-    return [
-        None if t is None else _combine_one(t, op, urgent - position, compression)
-        for position, t in enumerate(tensors)
-    ]
+    labels = getattr(_labels, "of", ())
+    if len(labels) != sum(t is not None for t in tensors):
+        labels = ()  # something else is combined
+    labels = iter(labels)
+    combined = []
+    for position, tensor in enumerate(tensors):
+        if tensor is not None:
+            _labels.now = next(labels, None)
+            tensor = _combine_one(tensor, op, urgent - position, compression)
+        combined.append(tensor)
+    _labels.now = None
+    return combined
 
 
 def _combine_one(tensor: Any, op: ReduceOp, priority: int, compression: Any) -> Any:
@@ -535,7 +561,11 @@ def _name_for(name: str | None, kind: str) -> str:
     if tf.executing_eagerly():
         return f"{_INTERNAL}eager/{kind}"
     graph = tf.compat.v1.get_default_graph()
-    return f"{_INTERNAL}{_graph_path(graph)}/{_next(graph, kind)}"
+    name = f"{_INTERNAL}{_graph_path(graph)}/{_next(graph, kind)}"
+    label = getattr(_labels, "now", None)
+    if label:
+        runtime.require(kind).native.label(name, label)
+    return name
 
 
 def _graph_path(graph: Any) -> str:

@@ -27,6 +27,8 @@ class Options:
         semantics: "global": Keras computes losses, clipping and layer statistics
             over the whole batch, and replicas draw different random numbers;
             "replica": as under TensorFlow's own strategies.
+        timeline: A folder in which this process records what it does when; see
+            `start_timeline`.
         log_level: "debug", "info", "warning" or "error".
 
     Raises:
@@ -41,6 +43,7 @@ class Options:
     stall_limit: float | None = None
     reduce_threads: int | None = None
     semantics: str | None = None
+    timeline: str | None = None
     log_level: str | None = None
 
     def __post_init__(self) -> None:

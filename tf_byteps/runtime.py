@@ -133,6 +133,24 @@ def require(call: str) -> Job:
     return job
 
 
+def start_timeline(directory: Any) -> None:
+    """See `tf_byteps.start_timeline`."""
+    job = require("start_timeline")
+    if not job.distributed:
+        return
+    try:
+        job.native.start_timeline(os.fspath(directory))
+    except _native.core().StatusError as err:
+        raise errors.ArgumentError(err.args[1]) from None
+
+
+def stop_timeline() -> None:
+    """See `tf_byteps.stop_timeline`."""
+    job = require("stop_timeline")
+    if job.distributed:
+        job.native.stop_timeline()
+
+
 def _resolve_cluster(cluster_resolver: Any) -> cluster_lib.Cluster:
     if cluster_resolver is not None:
         return cluster_lib.Cluster.from_resolver(cluster_resolver)

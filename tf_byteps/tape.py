@@ -58,7 +58,9 @@ class DistributedGradientTape(tf.GradientTape):
         """As `tf.GradientTape.gradient`, combined over all workers."""
         gradients = super().gradient(target, sources, *args, **kwargs)
         flat = tf.nest.flatten(gradients)
-        combined = ops.combine_gradients(flat, *self._tf_byteps)
+        pairs = zip(flat, tf.nest.flatten(sources), strict=False)
+        with ops.gradients_of(v for g, v in pairs if g is not None):
+            combined = ops.combine_gradients(flat, *self._tf_byteps)
         return tf.nest.pack_sequence_as(gradients, combined)
 
     def jacobian(self, *args: Any, **kwargs: Any) -> Any:

@@ -23,7 +23,7 @@ def spawn(*arguments, **environment):
     )
 
 
-def start_job(worker, workers, servers):
+def start_job(worker, workers, servers, **environment):
     """Starts a job whose workers run `python *worker`; returns them by name."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports(workers + servers)]
     cluster = {"worker": addresses[:workers]}
@@ -39,6 +39,7 @@ def start_job(worker, workers, servers):
                 *commands[kind],
                 TF_CONFIG=json.dumps({"cluster": cluster, "task": task}),
                 TF_BYTEPS_JOB_TOKEN=token,
+                **environment,
             )
     return processes
 

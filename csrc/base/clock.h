@@ -1,5 +1,5 @@
-// Monotonic time in milliseconds. State machines take it as an argument, so
-// tests need no waiting.
+// Monotonic time. State machines take it as an argument, so tests need no
+// waiting.
 #ifndef BYTEPS_BASE_CLOCK_H_
 #define BYTEPS_BASE_CLOCK_H_
 
@@ -10,6 +10,12 @@ namespace byteps {
 
 inline int64_t NowMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+inline int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }

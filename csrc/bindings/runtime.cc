@@ -46,6 +46,7 @@ Config ToConfig(const py::dict& options) {
   config.stall_warning_ms = options["stall_warning_ms"].cast<int64_t>();
   config.stall_limit_ms = options["stall_limit_ms"].cast<int64_t>();
   config.reduce_threads = options["reduce_threads"].cast<int>();
+  config.timeline = options["timeline"].cast<std::string>();
   return config;
 }
 
@@ -102,6 +103,19 @@ bool WaitUntilFinished(Runtime& runtime, int64_t timeout_ms) {
   return finished.value();
 }
 
+void StartTimeline(Runtime& runtime, const std::string& directory) {
+  const Status status = [&runtime, &directory] {
+    py::gil_scoped_release released;
+    return runtime.StartTimeline(directory);
+  }();
+  if (!status.ok()) Raise(status);
+}
+
+void StopTimeline(Runtime& runtime) {
+  py::gil_scoped_release released;
+  runtime.StopTimeline();
+}
+
 void Close(Runtime& runtime) {
   py::gil_scoped_release released;
   runtime.Close();
@@ -142,6 +156,9 @@ void BindRuntime(py::module_& module) {
                                    status.message());
            })
       .def("counters", &Counters)
+      .def("start_timeline", &StartTimeline, py::arg("directory"))
+      .def("stop_timeline", &StopTimeline)
+      .def("label", &Runtime::Label, py::arg("name"), py::arg("label"))
       .def("close", &Close);
 }
 

@@ -19,6 +19,9 @@ constexpr int64_t kWaitingNoticeMs = 30000;
 constexpr int64_t kCheckMs = 100;
 // How long Close lets peers read what was sent to them.
 constexpr int64_t kFlushMs = 3000;
+// How often a process asks for the coordinator's time. The quickest answer
+// counts.
+constexpr int kTimeQuestions = 16;
 // A report of a loss or a goodbye is short; anything longer is no report.
 constexpr uint64_t kMaxControlBytes = 1 << 16;
 
@@ -31,12 +34,15 @@ std::chrono::steady_clock::time_point At(int64_t ms) {
 Runtime::Runtime(const Config& config)
     : config_(config),
       required_(RequiredPeers(config)),
+      timeline_(config),
       membership_(config),
       coordinator_(config) {
   if (config_.is_server()) {
-    server_ = std::make_unique<SummationServer>(config_);
+    server_ = std::make_unique<SummationServer>(config_, &timeline_);
   }
-  if (config_.is_worker()) client_ = std::make_unique<WorkerClient>(config_);
+  if (config_.is_worker()) {
+    client_ = std::make_unique<WorkerClient>(config_, &timeline_);
+  }
 }
 
 Runtime::~Runtime() { Close(); }
@@ -44,7 +50,12 @@ Runtime::~Runtime() { Close(); }
 Result<std::shared_ptr<Runtime>> Runtime::Start(
     const Config& config, const std::function<Status()>& check) {
   std::shared_ptr<Runtime> runtime(new Runtime(config));
-  Status status = runtime->Connect();
+  Status status;
+  // From the first push on: the others may be quicker.
+  if (!config.timeline.empty()) {
+    status = runtime->timeline_.Start(config.timeline);
+  }
+  if (status.ok()) status = runtime->Connect();
   if (status.ok()) status = runtime->WaitUntilStarted(check);
   if (!status.ok()) {
     runtime->Close();
@@ -164,16 +175,59 @@ void Runtime::ReadyAtCoordinator(const ProcessName& who) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!coordinator_.Ready(who)) return;
   }
-  for (Peer* peer : LivePeers()) SendControl(peer, Kind::kStart, {});
-  Begin();
+  const int64_t wall_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(
+          std::chrono::system_clock::now().time_since_epoch())
+          .count();
+  for (Peer* peer : LivePeers()) {
+    SendControl(peer, Kind::kStart, Encode(StartBody{wall_ns}));
+  }
+  Begin(wall_ns);
 }
 
-void Runtime::Begin() {
+void Runtime::Begin(int64_t wall_ns) {
+  timeline_.SetJob(wall_ns);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     started_ = true;
   }
   changed_.notify_all();
+  if (!config_.timeline.empty()) MeasureClock();
+}
+
+Status Runtime::StartTimeline(const std::string& directory) {
+  Status status = timeline_.Start(directory);
+  if (status.ok()) MeasureClock();
+  return status;
+}
+
+void Runtime::MeasureClock() {
+  Peer* coordinator = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    clock_offset_ = ClockOffset();
+    auto it = peers_.find(config_.coordinator());
+    if (it != peers_.end()) coordinator = it->second;
+  }
+  if (config_.self == config_.coordinator()) {
+    timeline_.SetClock(0, 0);
+  } else if (coordinator != nullptr) {
+    SendControl(coordinator, Kind::kAskTime, Encode(TimeBody{NowNs(), 0}));
+  }
+}
+
+void Runtime::TimeAnswered(Peer* peer, const TimeBody& time) {
+  ClockOffset offset;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    clock_offset_.Add(time.asked_ns, time.answered_ns, NowNs());
+    offset = clock_offset_;
+  }
+  if (offset.samples() < kTimeQuestions) {
+    SendControl(peer, Kind::kAskTime, Encode(TimeBody{NowNs(), 0}));
+  } else {
+    timeline_.SetClock(offset.offset_ns(), offset.error_ns());
+  }
 }
 
 void Runtime::PushPull(PushPullRequest request, StatusCallback done) {
@@ -269,6 +323,8 @@ Landing Runtime::Land(Peer* peer, const Header& header) {
     case Kind::kReady:
     case Kind::kStart:
     case Kind::kGoodbye:
+    case Kind::kAskTime:
+    case Kind::kTime:
     case Kind::kLost: {
       if (header.payload_bytes > kMaxControlBytes) break;
       auto* body = new std::vector<uint8_t>(header.payload_bytes);
@@ -334,11 +390,27 @@ void Runtime::ArrivedControl(Peer* peer, const Header& header,
       ReadyAtCoordinator(peer->name());
       break;
     case Kind::kStart:
-      if (peer->name() == config_.coordinator()) Begin();
+      if (peer->name() == config_.coordinator()) {
+        Result<StartBody> start = DecodeStart(body.data(), body.size());
+        Begin(start.ok() ? start.value().wall_ns : 0);
+      }
       break;
     case Kind::kGoodbye:
       ProcessLeft(peer);
       break;
+    case Kind::kAskTime:
+    case Kind::kTime: {
+      Result<TimeBody> time = DecodeTime(body.data(), body.size());
+      if (!time.ok()) {
+        LogWarning(peer->label() + " sent " + time.status().message());
+      } else if (header.kind == Kind::kTime) {
+        TimeAnswered(peer, time.value());
+      } else {
+        time.value().answered_ns = NowNs();
+        SendControl(peer, Kind::kTime, Encode(time.value()));
+      }
+      break;
+    }
     case Kind::kLost: {
       Result<LossBody> loss = DecodeLoss(body.data(), body.size());
       if (!loss.ok()) {
@@ -457,6 +529,7 @@ void Runtime::Close() {
     tcp_->Close(std::min(kFlushMs, config_.failure_timeout_ms));
   }
   if (loopback_ != nullptr) loopback_->Close(0);
+  timeline_.Stop();
 }
 
 }  // namespace byteps

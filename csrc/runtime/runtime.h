@@ -8,7 +8,7 @@
 //
 // Shutdown, in this order: no new operations → what others still wait for from
 // here fails → the server's reduce threads finish → goodbye to every peer → the
-// transports flush and close → memory.
+// transports flush and close → the timeline → memory.
 #ifndef BYTEPS_RUNTIME_RUNTIME_H_
 #define BYTEPS_RUNTIME_RUNTIME_H_
 
@@ -21,6 +21,8 @@
 
 #include "csrc/base/config.h"
 #include "csrc/base/status.h"
+#include "csrc/base/timeline.h"
+#include "csrc/control/clock_offset.h"
 #include "csrc/control/coordinator.h"
 #include "csrc/control/membership.h"
 #include "csrc/server/summation_server.h"
@@ -48,6 +50,15 @@ class Runtime : private Receiver {
   void Allgather(AllgatherRequest request, StatusCallback done);
   void Join(JoinCallback done);
 
+  // Records into a file of `directory` what this process does from now on; see
+  // base/timeline.h.
+  Status StartTimeline(const std::string& directory);
+  void StopTimeline() { timeline_.Stop(); }
+  // A better name for a tensor, in timelines.
+  void Label(const std::string& name, const std::string& label) {
+    timeline_.Label(name, label);
+  }
+
   // For a dedicated server: true once all workers have left, false when
   // `timeout_ms` passed before; an error if a process was lost.
   Result<bool> WaitUntilFinished(int64_t timeout_ms);
@@ -71,7 +82,10 @@ class Runtime : private Receiver {
   std::vector<ProcessName> Missing() const;  // mutex_ held
   void ReportReadyIfConnected();
   void ReadyAtCoordinator(const ProcessName& who);
-  void Begin();
+  void Begin(int64_t wall_ns);
+  // Asks the coordinator for its time, for the timeline.
+  void MeasureClock();
+  void TimeAnswered(Peer* peer, const TimeBody& time);
 
   void Joined(Peer* peer) override;
   Landing Land(Peer* peer, const Header& header) override;
@@ -94,6 +108,7 @@ class Runtime : private Receiver {
 
   const Config config_;
   const std::vector<ProcessName> required_;
+  Timeline timeline_;  // before all that record into it
   std::unique_ptr<SummationServer> server_;
   std::unique_ptr<WorkerClient> client_;
 
@@ -101,6 +116,7 @@ class Runtime : private Receiver {
   std::condition_variable changed_;
   Membership membership_;                // guarded by mutex_
   Coordinator coordinator_;              // guarded by mutex_
+  ClockOffset clock_offset_;             // guarded by mutex_
   std::map<ProcessName, Peer*> dialed_;  // guarded by mutex_
   std::map<ProcessName, Peer*> peers_;   // guarded by mutex_
   bool ready_sent_ = false;              // guarded by mutex_

@@ -38,8 +38,12 @@ ReducePool::~ReducePool() {
   Join();
 }
 
+uint32_t ReducePool::ThreadOf(const Key& key) const {
+  return static_cast<uint32_t>(KeyHash()(key) % lanes_.size());
+}
+
 void ReducePool::Post(const Key& key, Event event) {
-  lanes_[KeyHash()(key) % lanes_.size()]->events.Push(std::move(event));
+  lanes_[ThreadOf(key)]->events.Push(std::move(event));
 }
 
 void ReducePool::PostToAll(const Event& event) {

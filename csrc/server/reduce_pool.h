@@ -26,6 +26,8 @@ class ReducePool {
   ReducePool(const Config& config, BufferPool* pool, Sender send);
   ~ReducePool();
 
+  // The thread that has this key.
+  uint32_t ThreadOf(const Key& key) const;
   void Post(const Key& key, Event event);
   // The first thread's aggregator, which answers joins, gets it last: by then
   // the event is ahead of all that its answer can lead to.

@@ -20,10 +20,27 @@ Landing Refuse() {
   return landing;
 }
 
+// What a server does with the message of that header, of or for worker `rank`.
+Span SpanOf(Span::What what, const Header& header, uint32_t rank, uint32_t peer,
+            int64_t begin_ns, int64_t end_ns) {
+  Span span;
+  span.what = what;
+  span.peer = peer;
+  span.tensor = header.key.tensor;
+  span.round = header.round;
+  span.bytes = header.payload_bytes;
+  span.partition = header.key.partition;
+  span.rank = rank;
+  span.begin_ns = begin_ns;
+  span.end_ns = end_ns;
+  return span;
+}
+
 }  // namespace
 
-SummationServer::SummationServer(const Config& config)
+SummationServer::SummationServer(const Config& config, Timeline* timeline)
     : config_(config),
+      timeline_(timeline),
       buffers_(kKeptBytes),
       declarations_(config.num_workers()),
       workers_(config.num_workers()),
@@ -91,6 +108,7 @@ Landing SummationServer::Land(Peer* peer, const Header& header) {
   }
   Landing landing;
   landing.data = incoming->data.data();
+  incoming->landing_ns = NowOn(timeline_);
   landing.context = incoming.release();
   return landing;
 }
@@ -132,6 +150,12 @@ void SummationServer::Arrived(Peer* peer, const Header& header,
   }
   pushes_.fetch_add(1, std::memory_order_relaxed);
   bytes_summed_.fetch_add(header.payload_bytes, std::memory_order_relaxed);
+  const int64_t arrived_ns = NowOn(timeline_);
+  if (arrived_ns != 0) {
+    timeline_->Name(key.tensor, incoming->declaration->name);
+    timeline_->Add(SpanOf(Span::What::kReceive, header, rank, rank,
+                          incoming->landing_ns, arrived_ns));
+  }
   // An event must be copyable, what it carries is not.
   auto contribution = std::make_shared<Contribution>();
   contribution->rank = rank;
@@ -139,8 +163,16 @@ void SummationServer::Arrived(Peer* peer, const Header& header,
   contribution->declaration = std::move(incoming->declaration);
   contribution->data = std::move(incoming->data);
   contribution->lost = incoming->lost;
-  reduce_->Post(key, [key, contribution](Aggregator* aggregator, Outbox* out) {
-    aggregator->Push(key, std::move(*contribution), NowMs(), out);
+  reduce_->Post(key, [this, header, rank, arrived_ns, contribution](
+                         Aggregator* aggregator, Outbox* out) {
+    const int64_t begin_ns = NowOn(timeline_);
+    aggregator->Push(header.key, std::move(*contribution), NowMs(), out);
+    if (begin_ns == 0) return;
+    const uint32_t thread = reduce_->ThreadOf(header.key);
+    timeline_->Add(SpanOf(Span::What::kSumQueue, header, rank, thread,
+                          arrived_ns, begin_ns));
+    timeline_->Add(
+        SpanOf(Span::What::kSum, header, rank, thread, begin_ns, NowNs()));
   });
 }
 
@@ -181,8 +213,14 @@ void SummationServer::Send(const Outgoing& outgoing) {
     data = outgoing.payload->data();
   }
   // Kept until sent; who cannot be reached is lost, and the runtime knows.
-  peer->transport()->Send(peer, header, data,
-                          [kept = outgoing.payload](Status) {});
+  peer->transport()->Send(
+      peer, header, data,
+      [this, header, kept = outgoing.payload, rank = outgoing.rank,
+       begin_ns = NowOn(timeline_)](Status) {
+        if (begin_ns == 0 || header.kind != Kind::kResult) return;
+        timeline_->Add(
+            SpanOf(Span::What::kReply, header, rank, rank, begin_ns, NowNs()));
+      });
 }
 
 ServerCounters SummationServer::counters() const {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "csrc/base/config.h"
+#include "csrc/base/timeline.h"
 #include "csrc/memory/buffer_pool.h"
 #include "csrc/server/reduce_pool.h"
 #include "csrc/transport/transport.h"
@@ -30,7 +31,8 @@ struct ServerCounters {
 
 class SummationServer {
  public:
-  explicit SummationServer(const Config& config);
+  // `timeline` outlives the server; null: nothing is recorded.
+  explicit SummationServer(const Config& config, Timeline* timeline = nullptr);
   ~SummationServer();
 
   void Start(uint32_t membership_epoch);
@@ -57,6 +59,7 @@ class SummationServer {
     DeclarationPtr declaration;  // pushes only
     Buffer data;
     bool lost = false;
+    int64_t landing_ns = 0;  // for the timeline
   };
 
   // Null if the push is not one that this worker may make now.
@@ -64,6 +67,7 @@ class SummationServer {
   void Send(const Outgoing& outgoing);
 
   const Config config_;
+  Timeline* const timeline_;
   BufferPool buffers_;
   std::atomic<uint32_t> membership_epoch_{0};
   // By rank; each is touched by the one thread that this worker's messages

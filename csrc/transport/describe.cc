@@ -33,6 +33,10 @@ const char* Name(Kind kind) {
       return "goodbye";
     case Kind::kLost:
       return "report of a loss";
+    case Kind::kAskTime:
+      return "question for the time";
+    case Kind::kTime:
+      return "time";
     case Kind::kPing:
       return "ping";
   }

@@ -22,6 +22,8 @@ bool IsKind(uint16_t kind) {
     case Kind::kStart:
     case Kind::kGoodbye:
     case Kind::kLost:
+    case Kind::kAskTime:
+    case Kind::kTime:
     case Kind::kPing:
       return true;
   }

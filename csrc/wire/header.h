@@ -25,10 +25,12 @@ enum class Kind : uint16_t {
   kJoined = 8,      // everybody has joined; round: the rank that was last
   kJoinError = 9,   // payload: ErrorBody; that will not come to pass
   // Control.
-  kReady = 16,    // to the coordinator: all my connections stand
-  kStart = 17,    // from the coordinator: everybody is ready
+  kReady = 16,  // to the coordinator: all my connections stand
+  kStart = 17,  // from the coordinator: everybody is ready; payload: StartBody
   kGoodbye = 18,  // the sender leaves in order; its end is no loss
   kLost = 19,     // payload: LossBody; somebody is gone
+  kAskTime = 20,  // to the coordinator; payload: TimeBody without an answer
+  kTime = 21,     // its answer; payload: TimeBody
   // Liveness, inside the transport only.
   kPing = 32,
 };

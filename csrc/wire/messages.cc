@@ -186,4 +186,38 @@ Result<LossBody> DecodeLoss(const uint8_t* data, size_t bytes) {
   return loss;
 }
 
+std::vector<uint8_t> Encode(const StartBody& start) {
+  ByteWriter writer;
+  writer.Number(start.wall_ns);
+  return writer.Take();
+}
+
+Result<StartBody> DecodeStart(const uint8_t* data, size_t bytes) {
+  ByteReader reader(data, bytes);
+  StartBody start;
+  reader.Number(&start.wall_ns);
+  if (!reader.finished() || start.wall_ns <= 0) {
+    return InvalidArgument("a start that cannot be read");
+  }
+  return start;
+}
+
+std::vector<uint8_t> Encode(const TimeBody& time) {
+  ByteWriter writer;
+  writer.Number(time.asked_ns);
+  writer.Number(time.answered_ns);
+  return writer.Take();
+}
+
+Result<TimeBody> DecodeTime(const uint8_t* data, size_t bytes) {
+  ByteReader reader(data, bytes);
+  TimeBody time;
+  reader.Number(&time.asked_ns);
+  reader.Number(&time.answered_ns);
+  if (!reader.finished()) {
+    return InvalidArgument("a time that cannot be read");
+  }
+  return time;
+}
+
 }  // namespace byteps

@@ -61,6 +61,19 @@ struct LossBody {
 std::vector<uint8_t> Encode(const LossBody& loss);
 Result<LossBody> DecodeLoss(const uint8_t* data, size_t bytes);
 
+struct StartBody {
+  int64_t wall_ns = 0;  // when the coordinator saw all ready; names the job
+};
+std::vector<uint8_t> Encode(const StartBody& start);
+Result<StartBody> DecodeStart(const uint8_t* data, size_t bytes);
+
+struct TimeBody {
+  int64_t asked_ns = 0;     // on the clock of who asked
+  int64_t answered_ns = 0;  // on the coordinator's
+};
+std::vector<uint8_t> Encode(const TimeBody& time);
+Result<TimeBody> DecodeTime(const uint8_t* data, size_t bytes);
+
 }  // namespace byteps
 
 #endif  // BYTEPS_WIRE_MESSAGES_H_

@@ -30,10 +30,11 @@ Landing Refuse() {
 
 }  // namespace
 
-WorkerClient::WorkerClient(const Config& config)
+WorkerClient::WorkerClient(const Config& config, Timeline* timeline)
     : config_(config),
       placement_(config.num_servers()),
       pid_(getpid()),
+      timeline_(timeline),
       table_(config.num_servers()),
       left_(config.num_servers()),
       dispatcher_(config.num_servers(), config.credit_bytes,
@@ -123,6 +124,7 @@ void WorkerClient::PushPull(PushPullRequest request, bool of_allgather,
   auto operation = std::make_shared<PushPullOperation>();
   operation->request = std::move(request);
   operation->done = std::move(done);
+  operation->called_ns = NowOn(timeline_);
   Afterwards after;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -183,6 +185,7 @@ void WorkerClient::BeginLocked(OperationPtr operation, Afterwards* after) {
     declared = operation->declaration;
     operation->undeclared.push_back(task.server);
   }
+  if (timeline_ != nullptr) timeline_->Name(tensor.id, tensor.name);
   tensor.active = operation;
   after->begun.push_back(std::move(operation));
 }
@@ -223,6 +226,7 @@ void WorkerClient::StartPartition(uint32_t server, const Queued& item) {
       ++operation->sending;
       peer = servers_[server];
       header.membership_epoch = membership_epoch_;
+      task.pushed_ns = NowOn(timeline_);
     }
   }
   if (peer == nullptr) {
@@ -235,27 +239,33 @@ void WorkerClient::StartPartition(uint32_t server, const Queued& item) {
   header.key = {operation->entry->id, item.partition};
   header.round = operation->round;
   header.payload_bytes = silent ? 0 : task.range.bytes;
+  Record(Span::What::kQueue, *operation, item.partition, operation->called_ns,
+         task.pushed_ns);
   pushes_.fetch_add(1, std::memory_order_relaxed);
   bytes_pushed_.fetch_add(header.payload_bytes, std::memory_order_relaxed);
   peer->transport()->Send(
       peer, header,
       static_cast<const uint8_t*>(request.input) + task.range.offset,
       // A push that fails is explained by the Fail that follows the loss.
-      [this, server, operation, bytes = item.bytes](Status) {
-        PartitionSent(server, operation, bytes);
+      [this, server, operation, partition = item.partition](Status) {
+        PartitionSent(server, operation, partition);
       });
 }
 
 void WorkerClient::PartitionSent(uint32_t server, const OperationPtr& operation,
-                                 uint64_t bytes) {
+                                 uint32_t partition) {
+  PartitionTask& task = operation->tasks[partition];
   Afterwards after;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     --operation->sending;
+    task.sent_ns = NowOn(timeline_);
+    Record(Span::What::kPush, *operation, partition, task.pushed_ns,
+           task.sent_ns);
     CompleteIfOverLocked(operation, &after);
   }
   Finish(std::move(after));
-  dispatcher_.Sent(server, bytes);
+  dispatcher_.Sent(server, task.range.bytes);
 }
 
 WorkerClient::OperationPtr WorkerClient::ActiveLocked(const Header& header) {
@@ -282,7 +292,7 @@ Landing WorkerClient::Land(Peer* peer, const Header& header) {
   OperationPtr operation = ActiveLocked(header);
   // Of a round that was given up: read and forget.
   if (operation == nullptr || !operation->failure.ok()) return Landing();
-  const PartitionTask& task = operation->tasks[header.key.partition];
+  PartitionTask& task = operation->tasks[header.key.partition];
   const PushPullRequest& request = operation->request;
   const bool has_it = request.operation == Operation::kBroadcast &&
                       request.root_rank == config_.self.index;
@@ -292,6 +302,7 @@ Landing WorkerClient::Land(Peer* peer, const Header& header) {
   }
   // It cannot complete, and so stays alive, until this has arrived.
   ++operation->landing;
+  task.landing_ns = NowOn(timeline_);
   return Landing{true,
                  static_cast<uint8_t*>(request.output) + task.range.offset,
                  operation.get()};
@@ -308,9 +319,12 @@ void WorkerClient::Arrived(Peer* peer, const Header& header,
     std::lock_guard<std::mutex> lock(mutex_);
     OperationPtr operation = landed->entry->active;
     --operation->landing;
-    if (operation->tasks[header.key.partition].Finish()) {
-      --operation->unanswered;
-    }
+    PartitionTask& task = operation->tasks[header.key.partition];
+    Record(Span::What::kWait, *operation, header.key.partition, task.sent_ns,
+           task.landing_ns);
+    Record(Span::What::kPull, *operation, header.key.partition, task.landing_ns,
+           NowOn(timeline_));
+    if (task.Finish()) --operation->unanswered;
     CompleteIfOverLocked(operation, &after);
   } else {
     std::unique_ptr<std::vector<uint8_t>> body(
@@ -366,6 +380,9 @@ void WorkerClient::CompleteIfOverLocked(const OperationPtr& operation,
   if (operation->failure.ok() && operation->unanswered > 0) return;
   TensorEntry& tensor = *operation->entry;
   if (tensor.active != operation) return;  // over already
+  Record(Span::What::kTensor, *operation,
+         static_cast<uint32_t>(operation->tasks.size()) - 1,
+         operation->called_ns, NowOn(timeline_));
   after->completed.emplace_back(std::move(operation->done), operation->failure);
   tensor.active = nullptr;
   // What ends at once makes room for the one behind it.
@@ -543,6 +560,31 @@ void WorkerClient::Fail(const Status& why) {
     });
   }
   Finish(std::move(after));
+}
+
+void WorkerClient::Record(Span::What what, const PushPullOperation& operation,
+                          uint32_t partition, int64_t begin_ns,
+                          int64_t end_ns) {
+  // The last is so where the result was quicker than the news that all is sent.
+  if (timeline_ == nullptr || begin_ns == 0 || end_ns < begin_ns) return;
+  const PartitionTask& task = operation.tasks[partition];
+  const bool whole = what == Span::What::kTensor;
+  Span span;
+  span.what = what;
+  span.peer = whole ? 0 : task.server;
+  span.tensor = operation.entry->id;
+  span.round = operation.round;
+  // A broadcast moves nothing to its root, and from nobody else.
+  const bool outward = what == Span::What::kQueue || what == Span::What::kPush;
+  const bool root = operation.request.root_rank == config_.self.index;
+  const bool moves = whole || outward == root ||
+                     operation.request.operation != Operation::kBroadcast;
+  if (moves) span.bytes = (whole ? task.range.offset : 0) + task.range.bytes;
+  span.partition = partition;
+  span.rank = config_.self.index;
+  span.begin_ns = begin_ns;
+  span.end_ns = end_ns;
+  timeline_->Add(span);
 }
 
 WorkerCounters WorkerClient::counters() const {

@@ -34,6 +34,7 @@
 
 #include "csrc/base/config.h"
 #include "csrc/base/status.h"
+#include "csrc/base/timeline.h"
 #include "csrc/transport/transport.h"
 #include "csrc/wire/messages.h"
 #include "csrc/worker/dispatcher.h"
@@ -80,7 +81,8 @@ struct WorkerCounters {
 
 class WorkerClient {
  public:
-  explicit WorkerClient(const Config& config);
+  // `timeline` outlives the client; null: nothing is recorded.
+  explicit WorkerClient(const Config& config, Timeline* timeline = nullptr);
   ~WorkerClient();
 
   // `servers` by index. Requests before this fail.
@@ -140,13 +142,16 @@ class WorkerClient {
   // OK if this worker may begin something.
   Status MayBeginLocked() const;
   void JoinIfQuietLocked(Afterwards* after);
+  // Into the timeline, of one partition; kTensor: of all, this is the last.
+  void Record(Span::What what, const PushPullOperation& operation,
+              uint32_t partition, int64_t begin_ns, int64_t end_ns);
 
   void Finish(Afterwards after);
   void Dispatch(const OperationPtr& operation);
   void SendCancels(const OperationPtr& operation, const Status& why);
   void StartPartition(uint32_t server, const Queued& item);
   void PartitionSent(uint32_t server, const OperationPtr& operation,
-                     uint64_t bytes);
+                     uint32_t partition);
   void SendJoins();
   void JoinAnswered(Peer* peer, const Header& header,
                     const std::vector<uint8_t>& body);
@@ -156,6 +161,7 @@ class WorkerClient {
   const Config config_;
   const Placement placement_;
   const pid_t pid_;
+  Timeline* const timeline_;
 
   mutable std::mutex mutex_;
   TensorTable table_;               // guarded by mutex_

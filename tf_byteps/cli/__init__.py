@@ -71,6 +71,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     server.set_defaults(function=_server)
 
+    timeline = commands.add_parser(
+        "timeline",
+        help="summarise, merge and plot what a job recorded",
+        description="Summarises the newest recording in a folder that --timeline or "
+        "TF_BYTEPS_TIMELINE named: exposed communication, how busy the links were, "
+        "the slowest tensors, and each server's load.",
+    )
+    timeline.add_argument("directory", help="the folder, or that of one job in it")
+    timeline.add_argument(
+        "-o",
+        metavar="FILE",
+        help="also write all processes into one file for Perfetto or chrome://tracing",
+    )
+    timeline.add_argument(
+        "--plot", metavar="FILE", help="also draw one step into a PNG, PDF or SVG file"
+    )
+    timeline.set_defaults(function=_timeline)
+
     doctor = commands.add_parser(
         "doctor",
         help="say what this machine and build can do",
@@ -82,28 +100,46 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tf_byteps import launch
+    from tf_byteps import launch, timeline
 
     given = {
         field.name: value
         for field in config.FIELDS
         if (value := getattr(args, field.name, None)) is not None
     }
-    config.resolve(given)  # a bad value is an error here, not in every process
+    # A bad value is an error here, not in every process.
+    recorded = config.resolve(given).timeline
+    if recorded:
+        timeline.prepare(recorded)
     environment = {config.PREFIX + name.upper(): v for name, v in given.items()}
-    return launch.run(
+    status = launch.run(
         [args.script, *args.arguments],
         workers=args.n,
         servers=args.s,
         environment=environment,
         prefix=not args.no_prefix,
     )
+    if recorded:
+        print(f"bps: recorded; see bps timeline {recorded}", file=sys.stderr)
+    return status
 
 
 def _server(args: argparse.Namespace) -> int:
     from tf_byteps import server
 
     server.run_server()
+    return 0
+
+
+def _timeline(args: argparse.Namespace) -> int:
+    from tf_byteps import timeline
+
+    trace = timeline.read(args.directory)
+    print(timeline.describe(timeline.summarise(trace)))
+    if args.o:
+        timeline.write(trace, args.o)
+    if args.plot:
+        timeline.plot(trace, args.plot)
     return 0
 
 

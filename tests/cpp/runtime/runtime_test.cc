@@ -2,13 +2,18 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <condition_variable>
+#include <filesystem>
+#include <fstream>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -164,6 +169,59 @@ TEST_P(RuntimeTest, SumsAreExactForEverySize) {
         ASSERT_EQ(call->data[i], (i % 97) * n + 1000 * n * (n - 1) / 2);
       }
     }
+  }
+}
+
+TEST_P(RuntimeTest, EveryProcessRecordsItsPartIntoOneFolder) {
+  Job job(GetParam().first, GetParam().second);
+  char folder[] = "/tmp/byteps-runtime-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  job.base_.timeline = folder;
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  std::vector<std::unique_ptr<Call>> calls;
+  for (uint32_t rank = 0; rank < job.workers.size(); ++rank) {
+    job.workers[rank]->Label("t", "label");
+    calls.push_back(std::make_unique<Call>(40, rank));  // three partitions
+  }
+  for (uint32_t rank = 0; rank < job.workers.size(); ++rank) {
+    calls[rank]->Run(job.workers[rank].get(), "t");
+  }
+  for (auto& call : calls) ASSERT_TRUE(call->Wait().ok());
+  EXPECT_EQ(job.workers[0]->StartTimeline(folder).code(),
+            Code::kFailedPrecondition);
+  for (auto& worker : job.workers) worker->Close();
+  for (auto& server : job.servers) server->Close();
+
+  std::map<std::string, std::string> files;  // by name, of one job
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.is_directory()) continue;
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    EXPECT_TRUE(
+        files.emplace(entry.path().filename().string(), text.str()).second);
+  }
+  std::filesystem::remove_all(folder);
+  const auto count = [&files](const std::string& cat) {
+    size_t found = 0;
+    const std::string part = "\"cat\":\"" + cat + "\",\"name\":";
+    for (const auto& file : files) {
+      for (size_t at = 0;
+           (at = file.second.find(part, at)) != std::string::npos; ++at) {
+        ++found;
+      }
+    }
+    return found;
+  };
+  const size_t n = job.workers.size();
+  EXPECT_EQ(files.size(), n + job.servers.size());
+  EXPECT_NE(
+      files["worker-0.json"].find("\"cat\":\"tensor\",\"name\":\"label\""),
+      std::string::npos);
+  EXPECT_EQ(count("tensor"), n);
+  for (const char* cat :
+       {"queue", "push", "pull", "receive", "sum queue", "sum", "reply"}) {
+    EXPECT_EQ(count(cat), 3 * n) << cat;
   }
 }
 

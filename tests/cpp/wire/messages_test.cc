@@ -125,5 +125,19 @@ TEST(Messages, LossesNameWhoAndWhy) {
   EXPECT_FALSE(DecodeLoss(bytes.data(), 2).ok());
 }
 
+TEST(Messages, StartsAndTimesComeBack) {
+  const std::vector<uint8_t> start = Encode(StartBody{1796232765123456789});
+  Result<StartBody> started = DecodeStart(start.data(), start.size());
+  ASSERT_TRUE(started.ok());
+  EXPECT_EQ(started.value().wall_ns, 1796232765123456789);
+  EXPECT_FALSE(DecodeStart(start.data(), 7).ok());
+  const std::vector<uint8_t> time = Encode(TimeBody{-3, int64_t{1} << 40});
+  Result<TimeBody> told = DecodeTime(time.data(), time.size());
+  ASSERT_TRUE(told.ok());
+  EXPECT_EQ(told.value().asked_ns, -3);
+  EXPECT_EQ(told.value().answered_ns, int64_t{1} << 40);
+  EXPECT_FALSE(DecodeTime(time.data(), 8).ok());
+}
+
 }  // namespace
 }  // namespace byteps
