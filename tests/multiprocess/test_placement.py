@@ -28,21 +28,3 @@ def test_workers_serve_beside_a_dedicated_server():
         assert values["seconds"] < 10
         assert values["next"] and values["last"]
         assert values["joined"] in range(3)
-
-
-def test_processes_that_place_differently_do_not_start():
-    """Deadline: the start timeout."""
-    bandwidths = {
-        f"worker {r}": {"TF_BYTEPS_BANDWIDTHS": f"1,{r + 1},1"} for r in (0, 1)
-    }
-    done = run_job(
-        "import tf_byteps as bps\nbps.init()\n",
-        2,
-        1,
-        good=False,
-        of=bandwidths,
-        environment={"TF_BYTEPS_START_TIMEOUT": 20},
-    )
-    text = "bandwidths or colocated_servers differ between the two"
-    assert any(text in process.stderr for process in done.values())
-    assert all(process.status != 0 for process in done.values())

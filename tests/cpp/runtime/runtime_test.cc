@@ -418,7 +418,7 @@ TEST(Runtime, ATakenPortIsNamed) {
   auto second = Job::Launch(job.ConfigOf(Role::kWorker, 1));
   ASSERT_TRUE(first.get().ok());
   std::shared_ptr<Runtime> holder = second.get().value();
-  Job again(2, 0);
+  Job again({2, 0});
   again.base_.workers[0] = job.base_.workers[1];
   auto refused = Runtime::Start(again.ConfigOf(Role::kWorker, 0));
   ASSERT_FALSE(refused.ok());
