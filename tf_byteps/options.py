@@ -14,15 +14,9 @@ class Options:
     """Settings of this process; None takes the environment, else the default.
 
     Attributes:
-<<<<<<< HEAD
-        partition_bytes: Tensors are cut into partitions of this many bytes; the
-            same on all workers.
-        credit_bytes: Bytes that may wait for the socket to one server before the
-=======
         partition_bytes: For experts: tensors are cut into partitions of this many
             bytes; the same on all workers. 0: what fits each tensor.
-        credit_bytes: Bytes that may be on their way to one server before the
->>>>>>> ecd0dbc (placement: shares that meet the bound, tensors planned together, partitions that fit; workers may serve beside dedicated servers)
+        credit_bytes: Bytes that may wait for the socket to one server before the
             next partition is chosen by priority.
         colocated_servers: "on", "off" or "auto": whether workers sum as well where
             there are dedicated servers; the same in all processes.
