@@ -164,10 +164,11 @@ def local_size() -> int:
 
 
 def num_servers() -> int:
-    """The number of summation servers: the dedicated ones, else one a worker."""
+    """The number of summation servers: the dedicated ones, and the workers if they
+    serve."""
     from tf_byteps import runtime
 
-    return runtime.require("num_servers").cluster.num_servers
+    return runtime.require("num_servers").num_servers
 
 
 def start_timeline(directory: str) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 from typing import Any
 
 from tf_byteps import config
-from tf_byteps.errors import ClusterError
+from tf_byteps.errors import ClusterError, ConfigError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Cluster:
     Attributes:
         workers: "host:port" by rank.
         servers: "host:port" of the dedicated servers; empty: every worker
-            serves as well.
+            serves as well (see also `is_mixed`).
         task_type: "worker" or "ps".
         task_index: This process's index in its list.
     """
@@ -39,10 +40,6 @@ class Cluster:
     @property
     def size(self) -> int:
         return len(self.workers)
-
-    @property
-    def num_servers(self) -> int:
-        return len(self.servers) or len(self.workers)
 
     @property
     def is_chief(self) -> bool:
@@ -66,6 +63,18 @@ class Cluster:
     def _local_workers(self) -> list[int]:
         host = _host(self.workers[self.task_index])
         return [i for i, address in enumerate(self.workers) if _host(address) == host]
+
+    def is_mixed(self, colocated_servers: str) -> bool:
+        """Whether workers serve beside the dedicated servers.
+
+        Args:
+            colocated_servers: The setting: "auto", "on" or "off".
+        """
+        if colocated_servers != "auto":
+            return bool(self.servers) and colocated_servers == "on"
+        hosts = {_host(address) for address in self.workers}
+        apart = not any(_host(address) in hosts for address in self.servers)
+        return 0 < len(self.servers) < len(self.workers) and apart
 
     def digest(self) -> str:
         """The same on all processes of a job, another for another cluster."""
@@ -191,8 +200,46 @@ class Cluster:
         return cls(workers, servers, task_type, index)
 
 
+def checked_bandwidths(text: str, workers: int, servers: int) -> list[float]:
+    """Reads the bandwidths of all workers' hosts, then of the servers'.
+
+    Raises:
+        ConfigError: there is not one positive number for each.
+    """
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    try:
+        values = [float(part) for part in parts]
+    except ValueError:
+        values = [math.nan]
+    if not all(0 < value < math.inf for value in values):
+        raise ConfigError(
+            "bandwidths must be positive numbers with commas between them. "
+            f"Received: {text!r}"
+        )
+    if values and len(values) != workers + servers:
+        raise ConfigError(
+            f"bandwidths must have {workers + servers} numbers, for {workers} workers "
+            f"and {servers} dedicated servers. Received: {len(values)}, {text!r}"
+        )
+    return values
+
+
+def placement_options(cluster: Cluster, settings: Any) -> dict[str, Any]:
+    """What decides where tensors are summed, besides the numbers of processes."""
+    return {
+        "mixed": cluster.is_mixed(settings.colocated_servers),
+        "bandwidths": checked_bandwidths(
+            settings.bandwidths, len(cluster.workers), len(cluster.servers)
+        ),
+        "partition_bytes": settings.partition_bytes,
+    }
+
+
 def core_options(cluster: Cluster, settings: Any) -> dict[str, Any]:
     """What the native runtime needs to know, in its units."""
+    placement = placement_options(cluster, settings)
+    # Partition sizes are compared with each tensor.
+    agreed = [cluster.digest(), placement["mixed"], placement["bandwidths"]]
     threads = settings.reduce_threads
     if threads == 0:
         threads = max(1, min(8, (os.cpu_count() or 1) // 2))
@@ -203,8 +250,8 @@ def core_options(cluster: Cluster, settings: Any) -> dict[str, Any]:
         "servers": list(cluster.servers),
         # Without a secret two jobs at least never take each other for their own.
         "job_token": settings.job_token or cluster.digest(),
-        "cluster_digest": cluster.digest(),
-        "partition_bytes": settings.partition_bytes,
+        "cluster_digest": hashlib.sha256(json.dumps(agreed).encode()).hexdigest(),
+        **placement,
         "credit_bytes": settings.credit_bytes,
         "failure_timeout_ms": round(settings.failure_timeout * 1000),
         "start_timeout_ms": round(settings.start_timeout * 1000),

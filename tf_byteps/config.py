@@ -27,7 +27,7 @@ class Field:
         type: int, float or str.
         default: The value if nobody says otherwise.
         minimum: The least and largest value of a number.
-        maximum: See `minimum`.
+        maximum: See `minimum`. The default may lie outside.
         choices: The allowed values of a text; None allows all.
         option: Whether it is a field of `Options`; the others are set by
             `bps run` or by the build.
@@ -54,7 +54,9 @@ class Field:
         if self.type is str:
             return "any text"
         kind = "an integer" if self.type is int else "a number"
-        return f"{kind} from {self.minimum} to {self.maximum}"
+        text = f"{kind} from {self.minimum} to {self.maximum}"
+        within = self.minimum <= self.default <= self.maximum
+        return text if within else f"{text}, or {self.default}"
 
     def parse(self, value: Any, source: str) -> Any:
         """Returns `value` in the field's type.
@@ -83,7 +85,8 @@ class Field:
         if good and self.choices is not None:
             good = parsed in self.choices
         if good and self.type is not str:
-            good = self.minimum <= parsed <= self.maximum
+            within = self.minimum <= parsed <= self.maximum
+            good = within or parsed == self.default
         if not good:
             raise ConfigError(f"{source} must be {self.allowed}. Received: {value!r}")
         return parsed
@@ -93,8 +96,9 @@ FIELDS = (
     Field(
         "partition_bytes",
         int,
-        4096000,
-        "Tensors are cut into partitions of this many bytes; the same on all workers.",
+        0,
+        "For experts: tensors are cut into partitions of this many bytes; the same on "
+        "all workers. 0: what fits each tensor and the number of servers.",
         16,
         2**31,
     ),
@@ -106,6 +110,23 @@ FIELDS = (
         "is chosen by priority.",
         1,
         2**40,
+    ),
+    Field(
+        "colocated_servers",
+        str,
+        "auto",
+        "Whether workers sum as well where there are dedicated servers; the same in "
+        "all processes. auto: if there are fewer dedicated servers than workers, on "
+        "hosts of their own. Without dedicated servers workers always sum.",
+        choices=("auto", "on", "off"),
+    ),
+    Field(
+        "bandwidths",
+        str,
+        "",
+        "How fast the hosts' links are, relative to each other or in Mbit/s: numbers "
+        "with commas between them, of all workers, then of all dedicated servers; the "
+        "same in all processes. Empty: all are equally fast.",
     ),
     Field(
         "failure_timeout",

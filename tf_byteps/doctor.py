@@ -32,9 +32,14 @@ def run_doctor() -> int:
         print(f"cluster      {err}")
         return 1
     workers, servers = len(cluster.workers), len(cluster.servers)
+    mixed = good and cluster.is_mixed(config.resolve().colocated_servers)
+    kind = (
+        f"{servers} dedicated and {workers} colocated"
+        if mixed
+        else servers or "colocated"
+    )
     print(
-        f"cluster      {workers} workers, "
-        f"{servers or 'colocated'} servers; this is {cluster.task_type} "
+        f"cluster      {workers} workers, {kind} servers; this is {cluster.task_type} "
         f"{cluster.task_index} at {cluster.address}"
     )
     if not good:

@@ -13,11 +13,13 @@ that run the same program agree, and a loop of eager calls makes no new names.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import enum
+import functools
 import pickle
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -92,6 +94,37 @@ def push_pull(
         tf.errors.InvalidArgumentError: the workers disagree about the tensor.
         tf.errors.UnavailableError: a process of the job is gone.
     """
+    begun = _begin(tensor, name, op, priority or 0, compression)
+    return begun.push_pull() if isinstance(begun, _Dense) else begun
+
+
+@dataclasses.dataclass
+class _Dense:
+    """A dense tensor that is ready to go."""
+
+    tensor: tf.Tensor
+    name: str
+    op: ReduceOp
+    priority: int
+    finish: Callable[[tf.Tensor], tf.Tensor]  # makes the result of what comes back
+    plan: bytes = b""
+
+    def push_pull(self) -> tf.Tensor:
+        combined = _ops().tf_byteps_push_pull(
+            handle=_handle(self.name),
+            tensor=self.tensor,
+            tensor_name=self.name,
+            operation=self.op.value,
+            priority=self.priority,
+            plan=self.plan,
+        )
+        return self.finish(combined)
+
+
+def _begin(
+    tensor: Any, name: str | None, op: ReduceOp, priority: int, compression: Any
+) -> Any:
+    """Returns a `_Dense`, or the result where that is no push-pull."""
     job = runtime.require("push_pull")
     op = _checked_op(op)
     compressor = compression_lib.checked(compression)
@@ -103,14 +136,8 @@ def push_pull(
         return tf.identity(tensor)
     name = _name_for(name, "push_pull")
     tensor, context = compressor.compress(tensor)
-    combined = _ops().tf_byteps_push_pull(
-        handle=_handle(name),
-        tensor=tensor,
-        tensor_name=name,
-        operation=op.value,
-        priority=priority or 0,
-    )
-    return compressor.decompress(combined, context)
+    finish = functools.partial(compressor.decompress, context=context)
+    return _Dense(tensor, name, op, priority, finish)
 
 
 def push_pull_all(
@@ -208,23 +235,46 @@ def _combine(tensors: list, op: ReduceOp, compression: Any) -> list:
     if len(labels) != sum(t is not None for t in tensors):
         labels = ()  # something else is combined
     labels = iter(labels)
-    combined = []
+    begun = []
     for position, tensor in enumerate(tensors):
         if tensor is not None:
             _labels.now = next(labels, None)
-            tensor = _combine_one(tensor, op, urgent - position, compression)
-        combined.append(tensor)
+            tensor = _begin_one(tensor, op, urgent - position, compression)
+        begun.append(tensor)
     _labels.now = None
-    return combined
+    if not tf.executing_eagerly():
+        _plan([b for b in begun if isinstance(b, _Dense)])
+    return [b.push_pull() if isinstance(b, _Dense) else b for b in begun]
 
 
-def _combine_one(tensor: Any, op: ReduceOp, priority: int, compression: Any) -> Any:
+def _begin_one(tensor: Any, op: ReduceOp, priority: int, compression: Any) -> Any:
     if not isinstance(tensor, tf.IndexedSlices):
         tensor = tf.convert_to_tensor(tensor)
         if op is Average and tensor.dtype.is_integer:
-            total = push_pull(tensor, op=Sum, priority=priority)
-            return total // tf.cast(runtime.require("push_pull").size, tensor.dtype)
-    return push_pull(tensor, op=op, priority=priority, compression=compression)
+            size = tf.constant(runtime.require("push_pull").size, tensor.dtype)
+            begun = _begin(tensor, None, Sum, priority, None)
+            if not isinstance(begun, _Dense):
+                return begun // size
+            begun.finish = lambda total: total // size
+            return begun
+    return _begin(tensor, None, op, priority, compression)
+
+
+def _plan(together: list[_Dense]) -> None:
+    """Decides where tensors are summed; those whose shape is not known go alone."""
+    known = [d for d in together if d.tensor.shape.num_elements() is not None]
+    if not known:
+        return
+    sizes = [
+        (
+            d.name,
+            d.tensor.shape.num_elements() * d.tensor.dtype.size,
+            d.tensor.dtype.size,
+        )
+        for d in known
+    ]
+    for d, plan in zip(known, runtime.require("push_pull").plan(sizes), strict=True):
+        d.plan = plan
 
 
 def broadcast(tensor: Any, root_rank: int = 0, name: str | None = None) -> tf.Tensor:

@@ -14,10 +14,15 @@ class Options:
     """Settings of this process; None takes the environment, else the default.
 
     Attributes:
-        partition_bytes: Tensors are cut into partitions of this many bytes; the
-            same on all workers.
+        partition_bytes: For experts: tensors are cut into partitions of this many
+            bytes; the same on all workers. 0: what fits each tensor.
         credit_bytes: Bytes that may wait for the socket to one server before the
             next partition is chosen by priority.
+        colocated_servers: "on", "off" or "auto": whether workers sum as well where
+            there are dedicated servers; the same in all processes.
+        bandwidths: Numbers with commas between them: how fast the links of all
+            workers' hosts, then of the dedicated servers' are, relative to each other
+            or in Mbit/s; the same in all processes. "": all are equally fast.
         failure_timeout: Seconds of silence after which a process counts as lost.
         start_timeout: Seconds that a starting process waits for the others.
         stall_warning: Seconds after which a tensor that some workers have not
@@ -37,6 +42,8 @@ class Options:
 
     partition_bytes: int | None = None
     credit_bytes: int | None = None
+    colocated_servers: str | None = None
+    bandwidths: str | None = None
     failure_timeout: float | None = None
     start_timeout: float | None = None
     stall_warning: float | None = None

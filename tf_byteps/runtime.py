@@ -6,6 +6,7 @@ import atexit
 import dataclasses
 import os
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from tf_byteps import _native, config, errors
@@ -40,6 +41,30 @@ class Job:
         if self.settings.local_size > 0:
             return self.settings.local_size
         return self.cluster.local_size
+
+    @property
+    def num_servers(self) -> int:
+        dedicated = len(self.cluster.servers)
+        if dedicated and not self.cluster.is_mixed(self.settings.colocated_servers):
+            return dedicated
+        return dedicated + self.size
+
+    def plan(self, tensors: Sequence[tuple[str, int, int]]) -> list[bytes]:
+        """Decides together where tensors that travel together are summed.
+
+        Args:
+            tensors: The name, bytes and bytes of an element of each.
+
+        Returns:
+            What each tensor's operation has to know of it.
+        """
+        plans, _ = _native.core().plan_together(
+            workers=self.size,
+            servers=len(self.cluster.servers),
+            tensors=tensors,
+            **cluster_lib.placement_options(self.cluster, self.settings),
+        )
+        return plans
 
     @property
     def distributed(self) -> bool:

@@ -1,3 +1,4 @@
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,13 @@ class PushPullKernel : public tensorflow::AsyncOpKernel {
   explicit PushPullKernel(OpKernelConstruction* c) : AsyncOpKernel(c) {
     OP_REQUIRES_OK(c, c->GetAttr("tensor_name", &name_));
     OP_REQUIRES_OK(c, c->GetAttr("priority", &priority_));
+    std::string plan;
+    OP_REQUIRES_OK(c, c->GetAttr("plan", &plan));
+    Result<TensorPlan> decoded = DecodeTensorPlan(plan);
+    OP_REQUIRES(c, decoded.ok(), ToTensorFlow(decoded.status()));
+    if (!plan.empty()) {
+      plan_ = std::make_shared<const TensorPlan>(std::move(decoded.value()));
+    }
     std::string operation;
     OP_REQUIRES_OK(c, c->GetAttr("operation", &operation));
     for (Operation o : {Operation::kSum, Operation::kAverage, Operation::kMin,
@@ -42,6 +50,7 @@ class PushPullKernel : public tensorflow::AsyncOpKernel {
     request.operation = operation_;
     request.shape = ToDimensions(output->shape());
     request.priority = priority_;
+    request.plan = plan_;
     request.input = c->input(1).tensor_data().data();
     request.output = DataOf(output);
     runtime->PushPull(std::move(request), [c, done](Status status) {
@@ -54,6 +63,7 @@ class PushPullKernel : public tensorflow::AsyncOpKernel {
   std::string name_;
   int64_t priority_ = 0;
   Operation operation_ = Operation::kSum;
+  std::shared_ptr<const TensorPlan> plan_;  // null: none
 };
 
 // One registration per type: the shape function is not called for eager

@@ -12,7 +12,7 @@ namespace byteps {
 enum class Role : uint8_t { kServer = 0, kWorker = 1 };
 
 // A process of the job. Servers are the dedicated ones (`ps` tasks); a worker
-// may serve as well when there is no dedicated server.
+// may serve as well.
 struct ProcessName {
   Role role = Role::kWorker;
   uint32_t index = 0;
@@ -36,11 +36,15 @@ inline std::string ToString(const ProcessName& name) {
 struct Config {
   ProcessName self;
   std::vector<std::string> workers;  // "host:port" by index
-  std::vector<std::string> servers;  // dedicated ones; empty: colocated
-  std::string job_token;             // shared secret, never logged
-  std::string cluster_digest;        // of the cluster description
+  std::vector<std::string> servers;  // dedicated ones; empty: workers serve
+  bool mixed = false;                // workers serve beside dedicated servers
+  // Of the hosts' links, relative to each other: workers, then dedicated
+  // servers. Empty: all are equal.
+  std::vector<double> bandwidths;
+  std::string job_token;       // shared secret, never logged
+  std::string cluster_digest;  // of the cluster description
 
-  uint64_t partition_bytes = 4096000;
+  uint64_t partition_bytes = 0;  // 0: what fits the tensor
   uint64_t credit_bytes = 256u << 10;
   uint64_t max_message_bytes = uint64_t{1} << 32;
   int64_t failure_timeout_ms = 10000;
@@ -51,16 +55,28 @@ struct Config {
   std::string timeline;  // folder to record into; empty: nothing is recorded
 
   uint32_t num_workers() const { return static_cast<uint32_t>(workers.size()); }
-  bool colocated() const { return servers.empty(); }
-  // The processes that sum: the dedicated servers, else every worker.
+  uint32_t num_dedicated() const {
+    return static_cast<uint32_t>(servers.size());
+  }
+  bool workers_serve() const { return servers.empty() || mixed; }
+  // The processes that sum: the dedicated servers, then the workers, if they
+  // do.
   uint32_t num_servers() const {
-    return static_cast<uint32_t>(colocated() ? workers.size() : servers.size());
+    return num_dedicated() + (workers_serve() ? num_workers() : 0);
   }
   ProcessName server_name(uint32_t server) const {
-    return {colocated() ? Role::kWorker : Role::kServer, server};
+    if (server < num_dedicated()) return {Role::kServer, server};
+    return {Role::kWorker, server - num_dedicated()};
+  }
+  bool serves(const ProcessName& p) const {
+    return p.role == Role::kServer || workers_serve();
+  }
+  // The inverse of server_name, for a process that serves.
+  uint32_t server_index(const ProcessName& p) const {
+    return p.role == Role::kServer ? p.index : num_dedicated() + p.index;
   }
   ProcessName coordinator() const { return server_name(0); }
-  bool is_server() const { return self.role == Role::kServer || colocated(); }
+  bool is_server() const { return serves(self); }
   bool is_worker() const { return self.role == Role::kWorker; }
   const std::string& address(const ProcessName& p) const {
     return p.role == Role::kWorker ? workers[p.index] : servers[p.index];

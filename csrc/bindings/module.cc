@@ -6,11 +6,13 @@
 
 namespace byteps {
 
+void BindPlacement(pybind11::module_& module);
 void BindRuntime(pybind11::module_& module);
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "The native core of tf_byteps.";
   BindStatusError(module);
+  BindPlacement(module);
   BindRuntime(module);
 }
 

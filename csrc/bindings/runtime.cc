@@ -37,6 +37,8 @@ Config ToConfig(const py::dict& options) {
   config.self.index = options["index"].cast<uint32_t>();
   config.workers = options["workers"].cast<std::vector<std::string>>();
   config.servers = options["servers"].cast<std::vector<std::string>>();
+  config.mixed = options["mixed"].cast<bool>();
+  config.bandwidths = options["bandwidths"].cast<std::vector<double>>();
   config.job_token = options["job_token"].cast<std::string>();
   config.cluster_digest = options["cluster_digest"].cast<std::string>();
   config.partition_bytes = options["partition_bytes"].cast<uint64_t>();

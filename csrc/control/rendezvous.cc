@@ -1,13 +1,6 @@
 #include "csrc/control/rendezvous.h"
 
 namespace byteps {
-namespace {
-
-bool Serves(const Config& config, const ProcessName& p) {
-  return p.role == Role::kServer || config.colocated();
-}
-
-}  // namespace
 
 std::vector<ProcessName> AllProcesses(const Config& config) {
   std::vector<ProcessName> all;
@@ -25,8 +18,8 @@ std::vector<ProcessName> RequiredPeers(const Config& config) {
   std::vector<ProcessName> peers;
   for (const ProcessName& other : AllProcesses(config)) {
     if (other == self) continue;
-    const bool data = (other.role == Role::kWorker && Serves(config, self)) ||
-                      (self.role == Role::kWorker && Serves(config, other));
+    const bool data = (other.role == Role::kWorker && config.serves(self)) ||
+                      (self.role == Role::kWorker && config.serves(other));
     const bool control =
         other == config.coordinator() || self == config.coordinator();
     if (data || control) peers.push_back(other);

@@ -445,9 +445,8 @@ void Runtime::ProcessLeft(Peer* peer) {
   // A worker that leaves has taken all its results, but a sum that is on its
   // way to here from another server is still good: only what its own server
   // owes is void.
-  if (client_ != nullptr &&
-      (config_.colocated() || name.role == Role::kServer)) {
-    client_->ServerLeft(name.index, why);
+  if (client_ != nullptr && config_.serves(name)) {
+    client_->ServerLeft(config_.server_index(name), why);
   }
 }
 

@@ -109,7 +109,9 @@ std::string Objection(const Hello& acceptor, const Hello& dialer) {
   if (acceptor.cluster_digest != dialer.cluster_digest) {
     return there + " and " + here + " describe different clusters, both of " +
            Cluster(acceptor) +
-           ": the addresses or their order differ between the two";
+           ": the addresses, their order, bandwidths or colocated_servers "
+           "differ "
+           "between the two";
   }
   if (!IsInCluster(dialer.self, acceptor)) {
     return there + " is not in the cluster of " + Cluster(acceptor);

@@ -29,6 +29,12 @@ std::string OperationText(const Declaration& d) {
   return text;
 }
 
+std::string PlanText(const Declaration& d) {
+  if (d.plan.tensors == 0) return "none";
+  return std::to_string(d.plan.tensors) + " of " +
+         std::to_string(d.plan.bytes) + " bytes in all";
+}
+
 std::string Both(const std::string& what, const std::string& a, uint32_t rank_a,
                  const std::string& b, uint32_t rank_b) {
   return what + " " + a + " on worker " + std::to_string(rank_a) + " and " + b +
@@ -65,6 +71,9 @@ std::vector<uint8_t> Encode(const Declaration& d) {
   writer.Number(static_cast<uint8_t>(d.shape.size()));
   for (int64_t dimension : d.shape) writer.Number(dimension);
   writer.Number(d.partition_bytes);
+  writer.Number(d.plan.digest);
+  writer.Number(d.plan.tensors);
+  writer.Number(d.plan.bytes);
   writer.Text(d.compression);
   return writer.Take();
 }
@@ -85,6 +94,9 @@ Result<Declaration> DecodeDeclaration(const uint8_t* data, size_t bytes) {
   d.shape.resize(dimensions);
   for (int64_t& dimension : d.shape) reader.Number(&dimension);
   reader.Number(&d.partition_bytes);
+  reader.Number(&d.plan.digest);
+  reader.Number(&d.plan.tensors);
+  reader.Number(&d.plan.bytes);
   reader.Text(&d.compression);
   if (!reader.finished()) {
     return InvalidArgument("a declaration of the wrong length");
@@ -137,6 +149,10 @@ std::string DescribeDifference(const Declaration& a, uint32_t rank_a,
   if (a.partition_bytes != b.partition_bytes) {
     return Both("partition_bytes", std::to_string(a.partition_bytes), rank_a,
                 std::to_string(b.partition_bytes), rank_b);
+  }
+  if (!(a.plan == b.plan)) {
+    return Both("sizes of the tensors that it travels with:", PlanText(a),
+                rank_a, PlanText(b), rank_b);
   }
   if (a.compression != b.compression) {
     return Both("compression", '"' + a.compression + '"', rank_a,

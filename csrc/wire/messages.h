@@ -16,6 +16,18 @@ namespace byteps {
 // worker, whatever the order of first use.
 uint64_t TensorId(const std::string& name);
 
+// With which tensors a tensor was planned, and to what end (see
+// worker/placement.h). All 0: with none.
+struct PlanSummary {
+  uint64_t digest = 0;  // of the servers of its partitions
+  uint64_t tensors = 0;
+  uint64_t bytes = 0;
+
+  bool operator==(const PlanSummary& o) const {
+    return digest == o.digest && tensors == o.tensors && bytes == o.bytes;
+  }
+};
+
 // What a worker says of a tensor before it pushes it. Workers must agree on all
 // of it; the server compares.
 struct Declaration {
@@ -25,12 +37,14 @@ struct Declaration {
   uint32_t root_rank = 0;  // broadcast only
   std::vector<int64_t> shape;
   uint64_t partition_bytes = 0;
+  PlanSummary plan;
   std::string compression;
 
   bool operator==(const Declaration& o) const {
     return name == o.name && dtype == o.dtype && operation == o.operation &&
            root_rank == o.root_rank && shape == o.shape &&
-           partition_bytes == o.partition_bytes && compression == o.compression;
+           partition_bytes == o.partition_bytes && plan == o.plan &&
+           compression == o.compression;
   }
   bool operator!=(const Declaration& o) const { return !(*this == o); }
 

@@ -1,18 +1,33 @@
 #include "csrc/worker/partitioner.h"
 
+#include <algorithm>
 #include <string>
 
 namespace byteps {
 namespace {
 
-// Far above any sensible number: each costs a message and its bookkeeping.
-constexpr uint64_t kMaxPartitions = uint64_t{1} << 24;
+constexpr uint64_t kLeastBytes = 64 << 10;
+constexpr uint64_t kMostBytes = 1 << 20;
+constexpr uint64_t kPartitionsPerServer = 4;
+constexpr uint64_t kPageBytes = 4096;
+
+// The least number of parts of `size` that hold `total`.
+uint64_t Parts(uint64_t total, uint64_t size) { return (total - 1) / size + 1; }
 
 }  // namespace
 
+uint64_t FittingPartitionBytes(uint64_t total_bytes, uint32_t num_servers) {
+  if (total_bytes <= kLeastBytes) return kLeastBytes;
+  const uint64_t wanted = Parts(
+      total_bytes, kPartitionsPerServer * std::max<uint64_t>(num_servers, 1));
+  const uint64_t most = std::min(std::max(wanted, kLeastBytes), kMostBytes);
+  const uint64_t equal = Parts(total_bytes, Parts(total_bytes, most));
+  return Parts(equal, kPageBytes) * kPageBytes;
+}
+
 Result<std::vector<PartitionTask>> CutIntoPartitions(
     const Declaration& declaration, uint64_t tensor_id, uint32_t num_workers,
-    const Placement& placement) {
+    const Placement& placement, const TensorPlan* plan) {
   const uint64_t total = declaration.total_bytes(num_workers);
   const uint64_t size = declaration.partition_bytes;
   const size_t element = declaration.element_bytes();
@@ -28,7 +43,7 @@ Result<std::vector<PartitionTask>> CutIntoPartitions(
   std::vector<PartitionTask> tasks(count);
   for (uint32_t i = 0; i < count; ++i) {
     tasks[i].range = PartitionAt(i, total, size, element);
-    tasks[i].server = placement.ServerOf({tensor_id, i});
+    tasks[i].server = placement.ServerOf({tensor_id, i}, plan);
   }
   return tasks;
 }

@@ -12,11 +12,20 @@
 
 namespace byteps {
 
-// InvalidArgument if the tensor would need more partitions than a key can
-// number; the text says which partition size is large enough.
+// Far above any sensible number: each costs a message and its bookkeeping.
+constexpr uint64_t kMaxPartitions = uint64_t{1} << 24;
+
+// For a tensor without a size of the user's: equal partitions, small enough
+// that every server has some and sums one while the next arrives, large enough
+// that messages cost little beside their bytes.
+uint64_t FittingPartitionBytes(uint64_t total_bytes, uint32_t num_servers);
+
+// `plan` is the tensor's; null: none. InvalidArgument if the tensor would need
+// more partitions than a key can number; the text says which partition size is
+// large enough.
 Result<std::vector<PartitionTask>> CutIntoPartitions(
     const Declaration& declaration, uint64_t tensor_id, uint32_t num_workers,
-    const Placement& placement);
+    const Placement& placement, const TensorPlan* plan);
 
 }  // namespace byteps
 

@@ -8,6 +8,7 @@
 #include "csrc/base/log.h"
 #include "csrc/worker/partitioner.h"
 #include "csrc/worker/push_pull_operation.h"
+#include "csrc/worker/shares.h"
 
 namespace byteps {
 namespace {
@@ -32,7 +33,7 @@ Landing Refuse() {
 
 WorkerClient::WorkerClient(const Config& config, Timeline* timeline)
     : config_(config),
-      placement_(config.num_servers()),
+      placement_(SharesOf(config), config.partition_bytes),
       pid_(getpid()),
       timeline_(timeline),
       table_(config.num_servers()),
@@ -152,12 +153,19 @@ void WorkerClient::BeginLocked(OperationPtr operation, Afterwards* after) {
     tensor.waiting.push_back(std::move(operation));
     return;
   }
-  Declaration declaration{request.name,       request.dtype,
-                          request.operation,  request.root_rank,
-                          request.shape,      config_.partition_bytes,
-                          request.compression};
-  Result<std::vector<PartitionTask>> tasks = CutIntoPartitions(
-      declaration, tensor.id, config_.num_workers(), placement_);
+  Declaration declaration;
+  declaration.name = request.name;
+  declaration.dtype = request.dtype;
+  declaration.operation = request.operation;
+  declaration.root_rank = request.root_rank;
+  declaration.shape = request.shape;
+  declaration.compression = request.compression;
+  if (request.plan != nullptr) declaration.plan = request.plan->summary;
+  declaration.partition_bytes =
+      placement_.PartitionBytes(declaration.total_bytes(config_.num_workers()));
+  Result<std::vector<PartitionTask>> tasks =
+      CutIntoPartitions(declaration, tensor.id, config_.num_workers(),
+                        placement_, request.plan.get());
   if (!tasks.ok()) {
     after->completed.emplace_back(std::move(operation->done), tasks.status());
     return;

@@ -52,6 +52,7 @@ struct PushPullRequest {
   std::vector<int64_t> shape;
   int64_t priority = 0;  // larger goes first
   std::string compression;
+  std::shared_ptr<const TensorPlan> plan;  // null: none
   // Both live until done; they may be the same. In a broadcast the root's
   // output is left alone and the others' input is not read.
   const void* input = nullptr;

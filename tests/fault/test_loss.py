@@ -77,9 +77,9 @@ def check_survivors(job, victim, deadline):
     return done
 
 
-def kill_and_check(workers, servers, victim):
+def kill_and_check(workers, servers, victim, **environment):
     """Deadline: 2 s, since the kernel closes a dead process's connections."""
-    with Job(LOOP, workers, servers) as job:
+    with Job(LOOP, workers, servers, environment) as job:
         for rank in range(workers):
             job.wait_for(f"worker {rank}", "step 3", 60)
         job.kill(victim)
@@ -89,6 +89,11 @@ def kill_and_check(workers, servers, victim):
 @pytest.mark.parametrize("job", VICTIMS, ids=names(VICTIMS))
 def test_a_killed_process_is_an_error_on_every_survivor(job):
     kill_and_check(*job)
+
+
+@pytest.mark.parametrize("victim", ["worker 1", "server 0"])
+def test_a_killed_process_where_workers_serve_beside_a_server(victim):
+    kill_and_check(2, 1, victim, TF_BYTEPS_COLOCATED_SERVERS="on")
 
 
 @pytest.mark.long

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from tf_byteps.cluster import Cluster
-from tf_byteps.errors import ClusterError
+from tf_byteps import config
+from tf_byteps.cluster import Cluster, checked_bandwidths, core_options
+from tf_byteps.errors import ClusterError, ConfigError
 
 
 def tf_config(cluster, task="worker", index=0):
@@ -15,7 +16,7 @@ def tf_config(cluster, task="worker", index=0):
 def test_workers_and_servers():
     text = tf_config({"worker": ["a:1", "b:1"], "ps": ["c:1"]}, "worker", 1)
     cluster = Cluster.from_tf_config(text)
-    assert (cluster.rank, cluster.size, cluster.num_servers) == (1, 2, 1)
+    assert (cluster.rank, cluster.size) == (1, 2)
     assert cluster.address == "b:1"
     assert not cluster.is_chief
     server = Cluster.from_tf_config(
@@ -28,8 +29,58 @@ def test_workers_and_servers():
 def test_colocated_servers_and_local_ranks():
     text = tf_config({"worker": ["a:1", "b:1", "a:2"]}, "worker", 2)
     cluster = Cluster.from_tf_config(text)
-    assert cluster.num_servers == 3
     assert (cluster.local_rank, cluster.local_size) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "workers, servers, mixed",
+    [
+        (["a:1", "b:1"], ["c:1"], {"auto": True, "on": True, "off": False}),
+        (["a:1", "b:1"], ["b:2"], {"auto": False, "on": True, "off": False}),
+        (["a:1", "b:1"], ["c:1", "d:1"], {"auto": False, "on": True, "off": False}),
+        (["a:1"], ["c:1"], {"auto": False, "on": True, "off": False}),
+        (["a:1", "b:1"], [], {"auto": False, "on": False, "off": False}),
+    ],
+)
+def test_workers_serve_beside_dedicated_servers_where_it_helps(workers, servers, mixed):
+    cluster = Cluster(tuple(workers), tuple(servers), "worker", 0)
+    assert {choice: cluster.is_mixed(choice) for choice in mixed} == mixed
+
+
+def test_what_decides_the_placement_is_agreed_on():
+    cluster = Cluster(("a:1", "b:1"), ("c:1",), "worker", 0)
+
+    def digest(**settings):
+        return core_options(cluster, config.resolve(settings, {}))["cluster_digest"]
+
+    assert digest() == digest(partition_bytes=64) == digest(colocated_servers="on")
+    assert digest() != digest(colocated_servers="off")
+    assert digest() != digest(bandwidths="1,1,2") != digest(bandwidths="1,2,1")
+
+
+def test_bandwidths():
+    assert checked_bandwidths("", 2, 1) == []
+    assert checked_bandwidths("1, 2.5,1e3", 2, 1) == [1, 2.5, 1000]
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        (
+            "1,2",
+            "must have 3 numbers, for 2 workers and 1 dedicated servers. Received: 2",
+        ),
+        ("1,2,-3", "positive numbers with commas between them. Received: '1,2,-3'"),
+        ("1,2,0", "positive numbers"),
+        ("1,2,inf", "positive numbers"),
+        ("1,,2", "positive numbers"),
+        ("fast", "Received: 'fast'"),
+    ],
+)
+def test_wrong_bandwidths_are_a_sentence(text, words):
+    with pytest.raises(ConfigError) as err:
+        checked_bandwidths(text, 2, 1)
+    assert words in str(err.value)
 
 
 def test_a_chief_is_worker_0():

@@ -9,7 +9,7 @@ from tf_byteps.errors import ConfigError
 
 def test_argument_beats_environment_beats_default():
     environment = {"TF_BYTEPS_PARTITION_BYTES": "1000"}
-    assert config.resolve({}, {}).partition_bytes == 4096000
+    assert config.resolve({}, {}).partition_bytes == 0
     assert config.resolve({}, environment).partition_bytes == 1000
     assert config.resolve({"partition_bytes": 64}, environment).partition_bytes == 64
 
@@ -18,7 +18,7 @@ def test_argument_beats_environment_beats_default():
     "environment, words",
     [
         ({"TF_BYTEPS_PARTITON_BYTES": "1"}, "did you mean TF_BYTEPS_PARTITION_BYTES?"),
-        ({"TF_BYTEPS_PARTITION_BYTES": "15"}, "an integer from 16 to 2147483648"),
+        ({"TF_BYTEPS_PARTITION_BYTES": "15"}, "an integer from 16 to 2147483648, or 0"),
         ({"TF_BYTEPS_PARTITION_BYTES": "4k"}, "Received: '4k'"),
         ({"TF_BYTEPS_FAILURE_TIMEOUT": "nan"}, "a number from 0.1 to 3600"),
         ({"TF_BYTEPS_FAILURE_TIMEOUT": "-1"}, "TF_BYTEPS_FAILURE_TIMEOUT must be"),

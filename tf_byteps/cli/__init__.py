@@ -89,6 +89,32 @@ def _parser() -> argparse.ArgumentParser:
     )
     timeline.set_defaults(function=_timeline)
 
+    plan = commands.add_parser(
+        "plan",
+        help="say how long a cluster will take to exchange a model's gradients",
+        description="Says how many bytes each host of a cluster sends and receives in "
+        "a step of a model, how long that takes at best, how long a ring all-reduce "
+        "would take, and what one more server would bring. Every process has a host of "
+        "its own; workers serve as well where that helps, as in a job.",
+    )
+    plan.add_argument(
+        "model",
+        help="vgg16, resnet50, bert-base, bert-large (float32), sizes of gradients in "
+        "bytes with commas between them, or a model or weights that Keras saved",
+    )
+    plan.add_argument("-n", type=int, required=True, metavar="WORKERS")
+    plan.add_argument(
+        "-s", type=int, default=0, metavar="SERVERS", help="dedicated servers"
+    )
+    plan.add_argument(
+        "--bandwidth",
+        metavar="MBIT/S",
+        help="of every host's link, in one direction; or of each host's, with commas "
+        "between them, workers first",
+    )
+    plan.add_argument("--plot", metavar="FILE", help="draws the times, with matplotlib")
+    plan.set_defaults(function=_plan)
+
     doctor = commands.add_parser(
         "doctor",
         help="say what this machine and build can do",
@@ -140,6 +166,13 @@ def _timeline(args: argparse.Namespace) -> int:
         timeline.write(trace, args.o)
     if args.plot:
         timeline.plot(trace, args.plot)
+    return 0
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from tf_byteps import planning
+
+    planning.run_plan(args.model, args.n, args.s, args.bandwidth, args.plot)
     return 0
 
 

@@ -43,10 +43,27 @@ TEST(Rendezvous, ColocatedWorkersConnectToEachOther) {
   EXPECT_EQ(RequiredPeers(Colocated(1)), (Names{kWorker0, kWorker2}));
 }
 
+TEST(Rendezvous, InAMixedJobEverybodyConnectsToEverybody) {
+  Config config = Dedicated(kWorker1);
+  config.mixed = true;
+  EXPECT_EQ(RequiredPeers(config),
+            (Names{kServer0, kServer1, kWorker0, kWorker2}));
+  config.self = kServer1;
+  EXPECT_EQ(RequiredPeers(config),
+            (Names{kServer0, kWorker0, kWorker1, kWorker2}));
+  EXPECT_EQ(config.num_servers(), 5u);
+  EXPECT_EQ(config.coordinator(), kServer0);
+  for (uint32_t i = 0; i < 5; ++i) {
+    EXPECT_TRUE(config.serves(config.server_name(i)));
+    EXPECT_EQ(config.server_index(config.server_name(i)), i);
+  }
+}
+
 TEST(Rendezvous, EveryPairAgreesOnTheConnectionAndOnWhoDials) {
-  for (bool colocated : {false, true}) {
+  for (const char* servers : {"dedicated", "colocated", "mixed"}) {
     Config config = Dedicated(kWorker0);
-    if (colocated) config.servers.clear();
+    if (*servers == 'c') config.servers.clear();
+    config.mixed = *servers == 'm';
     for (const ProcessName& a : AllProcesses(config)) {
       for (const ProcessName& b : AllProcesses(config)) {
         if (a == b) continue;

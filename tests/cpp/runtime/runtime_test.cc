@@ -45,13 +45,20 @@ std::vector<std::string> FreeAddresses(size_t count) {
   return addresses;
 }
 
+struct Processes {
+  size_t workers = 0;
+  size_t servers = 0;
+  bool mixed = false;
+};
+
 // A whole job in this process: its runtimes talk over TCP as always.
 class Job {
  public:
-  Job(size_t workers, size_t servers) {
-    const std::vector<std::string> all = FreeAddresses(workers + servers);
-    base_.workers.assign(all.begin(), all.begin() + workers);
-    base_.servers.assign(all.begin() + workers, all.end());
+  explicit Job(const Processes& of) {
+    const std::vector<std::string> all = FreeAddresses(of.workers + of.servers);
+    base_.workers.assign(all.begin(), all.begin() + of.workers);
+    base_.servers.assign(all.begin() + of.workers, all.end());
+    base_.mixed = of.mixed;
     base_.job_token = "token";
     base_.cluster_digest = "digest";
     base_.partition_bytes = 64;
@@ -147,14 +154,14 @@ struct JoinCall {
   std::promise<Result<uint32_t>> done;
 };
 
-class RuntimeTest : public testing::TestWithParam<std::pair<int, int>> {
+class RuntimeTest : public testing::TestWithParam<Processes> {
  protected:
   void SetUp() override { ConfigureLog(LogLevel::kError, "test"); }
   void TearDown() override { ConfigureLog(LogLevel::kWarning, "test"); }
 };
 
 TEST_P(RuntimeTest, SumsAreExactForEverySize) {
-  Job job(GetParam().first, GetParam().second);
+  Job job(GetParam());
   ASSERT_NO_FATAL_FAILURE(job.Start());
   const size_t n = job.workers.size();
   for (size_t count : {0u, 1u, 7u, 16u, 17u, 5000u}) {
@@ -226,7 +233,7 @@ TEST_P(RuntimeTest, EveryProcessRecordsItsPartIntoOneFolder) {
 }
 
 TEST_P(RuntimeTest, CallsOnOneNameGoOneAfterTheOtherAndOthersTogether) {
-  Job job(GetParam().first, GetParam().second);
+  Job job(GetParam());
   ASSERT_NO_FATAL_FAILURE(job.Start());
   const size_t n = job.workers.size();
   std::vector<std::vector<std::unique_ptr<Call>>> calls(n);
@@ -247,7 +254,7 @@ TEST_P(RuntimeTest, CallsOnOneNameGoOneAfterTheOtherAndOthersTogether) {
 }
 
 TEST_P(RuntimeTest, ADisagreementEndsOnAllAndTheNextCallWorks) {
-  Job job(GetParam().first, GetParam().second);
+  Job job(GetParam());
   ASSERT_NO_FATAL_FAILURE(job.Start());
   const size_t n = job.workers.size();
   std::vector<std::unique_ptr<Call>> calls;
@@ -269,7 +276,7 @@ TEST_P(RuntimeTest, ADisagreementEndsOnAllAndTheNextCallWorks) {
 }
 
 TEST_P(RuntimeTest, WhoLeavesIsNamedAndCloseEndsOwnCalls) {
-  Job job(GetParam().first, GetParam().second);
+  Job job(GetParam());
   ASSERT_NO_FATAL_FAILURE(job.Start());
   Call waiting(10, 0), own(10, 1);
   waiting.Run(job.workers[0].get(), "t");
@@ -287,7 +294,7 @@ TEST_P(RuntimeTest, WhoLeavesIsNamedAndCloseEndsOwnCalls) {
 }
 
 TEST_P(RuntimeTest, ServersEndWhenAllWorkersHaveLeft) {
-  Job job(GetParam().first, GetParam().second);
+  Job job(GetParam());
   ASSERT_NO_FATAL_FAILURE(job.Start());
   for (auto& worker : job.workers) worker->Close();
   for (auto& server : job.servers) {
@@ -299,7 +306,7 @@ TEST_P(RuntimeTest, ServersEndWhenAllWorkersHaveLeft) {
 }
 
 TEST_P(RuntimeTest, GathersRowsOfAllWorkers) {
-  Job job(GetParam().first, GetParam().second);
+  Job job(GetParam());
   ASSERT_NO_FATAL_FAILURE(job.Start());
   const size_t n = job.workers.size();
   std::vector<std::vector<float>> inputs(n), outputs(n);
@@ -332,7 +339,7 @@ TEST_P(RuntimeTest, GathersRowsOfAllWorkers) {
 }
 
 TEST_P(RuntimeTest, WorkersWithDifferentNumbersOfStepsMeetInAJoin) {
-  Job job(GetParam().first, GetParam().second);
+  Job job(GetParam());
   ASSERT_NO_FATAL_FAILURE(job.Start());
   const size_t n = job.workers.size();
   constexpr size_t kCount = 100;
@@ -370,7 +377,7 @@ TEST_P(RuntimeTest, WorkersWithDifferentNumbersOfStepsMeetInAJoin) {
 }
 
 TEST_P(RuntimeTest, AJoinEndsWhenAWorkerLeaves) {
-  Job job(GetParam().first, GetParam().second);
+  Job job(GetParam());
   ASSERT_NO_FATAL_FAILURE(job.Start());
   JoinCall join;
   join.Run(job.workers[0].get());
@@ -383,7 +390,7 @@ TEST_P(RuntimeTest, AJoinEndsWhenAWorkerLeaves) {
 }
 
 TEST_P(RuntimeTest, WhoLeavesRightAfterAJoinIsNotMissedByIt) {
-  Job job(GetParam().first, GetParam().second);
+  Job job(GetParam());
   ASSERT_NO_FATAL_FAILURE(job.Start());
   std::vector<std::thread> threads;
   for (auto& worker : job.workers) {
@@ -399,7 +406,7 @@ TEST_P(RuntimeTest, WhoLeavesRightAfterAJoinIsNotMissedByIt) {
 }
 
 TEST_P(RuntimeTest, CloseEndsOwnJoin) {
-  Job job(GetParam().first, GetParam().second);
+  Job job(GetParam());
   ASSERT_NO_FATAL_FAILURE(job.Start());
   JoinCall join;
   join.Run(job.workers[0].get());
@@ -412,15 +419,19 @@ TEST_P(RuntimeTest, CloseEndsOwnJoin) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Jobs, RuntimeTest,
-                         testing::Values(std::pair{2, 1}, std::pair{3, 2},
-                                         std::pair{2, 0}, std::pair{3, 0}),
+                         testing::Values(Processes{2, 1}, Processes{3, 2},
+                                         Processes{2, 0}, Processes{3, 0},
+                                         Processes{2, 1, true},
+                                         Processes{3, 2, true}),
                          [](const auto& info) {
-                           return std::to_string(info.param.first) + "Workers" +
-                                  std::to_string(info.param.second) + "Servers";
+                           return std::to_string(info.param.workers) +
+                                  "Workers" +
+                                  std::to_string(info.param.servers) +
+                                  "Servers" + (info.param.mixed ? "Mixed" : "");
                          });
 
 TEST(Runtime, WhoIsMissingIsNamedWhenTheStartTimeoutIsOver) {
-  Job job(2, 2);
+  Job job({2, 2});
   Config config = job.ConfigOf(Role::kWorker, 0);
   config.start_timeout_ms = 300;
   const int64_t begin = NowMs();
@@ -435,7 +446,7 @@ TEST(Runtime, WhoIsMissingIsNamedWhenTheStartTimeoutIsOver) {
 }
 
 TEST(Runtime, ACheckEndsTheWait) {
-  Job job(2, 1);
+  Job job({2, 1});
   auto runtime = Runtime::Start(job.ConfigOf(Role::kWorker, 0),
                                 [] { return Cancelled("enough"); });
   ASSERT_FALSE(runtime.ok());
@@ -443,7 +454,7 @@ TEST(Runtime, ACheckEndsTheWait) {
 }
 
 TEST(Runtime, AnotherTokenIsRefusedAtOnce) {
-  Job job(2, 0);
+  Job job({2, 0});
   Config other = job.ConfigOf(Role::kWorker, 1);
   other.job_token = "another";
   auto first = Job::Launch(job.ConfigOf(Role::kWorker, 0));
@@ -460,12 +471,12 @@ TEST(Runtime, AnotherTokenIsRefusedAtOnce) {
 }
 
 TEST(Runtime, ATakenPortIsNamed) {
-  Job job(2, 0);
+  Job job({2, 0});
   auto first = Job::Launch(job.ConfigOf(Role::kWorker, 0));
   auto second = Job::Launch(job.ConfigOf(Role::kWorker, 1));
   ASSERT_TRUE(first.get().ok());
   std::shared_ptr<Runtime> holder = second.get().value();
-  Job again(2, 0);
+  Job again({2, 0});
   again.base_.workers[0] = job.base_.workers[1];
   auto refused = Runtime::Start(again.ConfigOf(Role::kWorker, 0));
   ASSERT_FALSE(refused.ok());
@@ -476,7 +487,7 @@ TEST(Runtime, ATakenPortIsNamed) {
 
 TEST(CurrentRuntime, IsASlotForOne) {
   EXPECT_EQ(CurrentRuntime(), nullptr);
-  Job job(2, 0);
+  Job job({2, 0});
   ASSERT_NO_FATAL_FAILURE(job.Start());
   SetCurrentRuntime(job.workers[1]);
   EXPECT_EQ(CurrentRuntime(), job.workers[1]);

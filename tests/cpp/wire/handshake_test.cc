@@ -189,8 +189,8 @@ TEST(Handshake, DifferentClustersAreExplained) {
   same_size.Run();
   EXPECT_EQ(same_size.dialer.reason(),
             "worker 1 and server 0 describe different clusters, both of 2 "
-            "workers and 1 dedicated server: the addresses or their order "
-            "differ between the two");
+            "workers and 1 dedicated server: the addresses, their order, "
+            "bandwidths or colocated_servers differ between the two");
 }
 
 TEST(Handshake, NamesThatDoNotFitAreExplained) {

@@ -14,6 +14,7 @@ Declaration Example() {
   d.operation = Operation::kAverage;
   d.shape = {3, 0, 5};
   d.partition_bytes = 4096000;
+  d.plan = {7, 3, 1000};
   return d;
 }
 
@@ -91,6 +92,11 @@ TEST(Messages, DifferencesAreInWords) {
   b.partition_bytes = 16;
   EXPECT_NE(DescribeDifference(a, 0, b, 1).find("partition_bytes"),
             std::string::npos);
+  b = a;
+  b.plan = PlanSummary();
+  EXPECT_EQ(DescribeDifference(a, 0, b, 1),
+            "sizes of the tensors that it travels with: 3 of 1000 bytes in all "
+            "on worker 0 and none on worker 1");
 }
 
 TEST(Messages, RowsOfAnAllgatherMayDiffer) {

@@ -14,24 +14,44 @@ Declaration Floats(int64_t count, uint64_t partition_bytes) {
 }
 
 TEST(Partitioner, GivesEachPartitionItsPlace) {
-  const Placement placement(2);
-  auto tasks = CutIntoPartitions(Floats(10, 16), 7, 2, placement);
+  const Placement placement({1, 1}, 16);
+  auto tasks = CutIntoPartitions(Floats(10, 16), 7, 2, placement, nullptr);
   ASSERT_TRUE(tasks.ok());
   ASSERT_EQ(tasks.value().size(), 3u);
   EXPECT_EQ(tasks.value()[2].range.offset, 32u);
   EXPECT_EQ(tasks.value()[2].range.bytes, 8u);
   for (uint32_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(tasks.value()[i].server, placement.ServerOf({7, i}));
+    EXPECT_EQ(tasks.value()[i].server, placement.ServerOf({7, i}, nullptr));
   }
 }
 
 TEST(Partitioner, TooManyPartitionsIsASentence) {
-  auto tasks =
-      CutIntoPartitions(Floats(int64_t{1} << 40, 16), 7, 2, Placement(2));
+  auto tasks = CutIntoPartitions(Floats(int64_t{1} << 40, 16), 7, 2,
+                                 Placement({1, 1}, 16), nullptr);
   ASSERT_FALSE(tasks.ok());
   EXPECT_EQ(tasks.status().code(), Code::kInvalidArgument);
   EXPECT_NE(tasks.status().message().find("raise partition_bytes"),
             std::string::npos);
+}
+
+TEST(Partitioner, PartitionsFitTheTensor) {
+  for (uint64_t total : {0, 4, 65536, 65540, 1 << 20, 37748736, 411041792}) {
+    for (uint32_t servers : {1, 2, 5, 16}) {
+      const uint64_t size = FittingPartitionBytes(total, servers);
+      EXPECT_EQ(size % 4096, 0u);
+      EXPECT_GE(size, 32768u);  // half of what is too large by one byte
+      EXPECT_LE(size, uint64_t{1} << 20);
+      if (total < 2 * size) continue;
+      // The last is not much smaller than the others.
+      const uint64_t rest = total % size;
+      EXPECT_TRUE(rest == 0 || rest + 4096 * (total / size + 1) >= size)
+          << total << " in partitions of " << size;
+    }
+  }
+  // Each server has some of a tensor of this size, and of a larger one.
+  EXPECT_EQ(FittingPartitionBytes(1 << 20, 4), 65536u);
+  EXPECT_EQ(FittingPartitionBytes(1 << 24, 8), uint64_t{1} << 19);
+  EXPECT_EQ(FittingPartitionBytes(1 << 30, 8), uint64_t{1} << 20);
 }
 
 TEST(PartitionTask, TakesItsStepsInOrderAndOnce) {
