@@ -112,8 +112,9 @@ def shared(value: Any, agreed: bool) -> Iterator[None]:
 def static_size(spec: Any) -> int:
     """The number of samples that a structure of specs tells; -1: none."""
     for part in tf.nest.flatten(spec):
-        if part.shape.rank:
-            return -1 if part.shape[0] is None else int(part.shape[0])
+        shape = getattr(part, "shape", None)
+        if shape is not None and shape.rank:
+            return -1 if shape[0] is None else int(shape[0])
     return -1
 
 
