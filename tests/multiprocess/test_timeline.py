@@ -10,7 +10,6 @@ from support.job import environment_of, once, run_python
 from tf_byteps import timeline
 
 SCRIPT = pathlib.Path(__file__).with_name("timeline_script.py")
-LAYERS = ("first", "second", "third")
 STEPS = 4
 
 
