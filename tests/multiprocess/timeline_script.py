@@ -1,4 +1,4 @@
-"""Trains a model of three layers, two of them large; the test reads what was recorded."""
+"""Trains a model of three layers, two of them large; the test reads the record."""
 
 import os
 
