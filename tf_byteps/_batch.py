@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_byteps import ops
+from tf_byteps import ops, runtime
 
 _steps = threading.local()
 
@@ -25,14 +25,22 @@ class Share:
     Attributes:
         size: Its samples, a float32 scalar.
         total: All workers' samples, a float32 scalar.
+        is_even: Whether the trace knows that all workers have as many.
     """
 
-    def __init__(self, size: tf.Tensor) -> None:
-        self.size = tf.cast(size, tf.float32)
-        (self.total,) = ops.push_pull_all([self.size], ops.Sum)
+    def __init__(self, size: tf.Tensor, agreed: bool) -> None:
         # A number that the trace knows is that of all its batches.
         known = tf.get_static_value(size)
         self._may_be_empty = known is None or int(known) == 0
+        self.is_even = agreed and not self._may_be_empty
+        self.size = tf.cast(size, tf.float32)
+        if self.is_even:
+            workers = runtime.require("a step").size
+            self.total = tf.constant(float(known) * workers)
+        else:
+            (self.total,) = ops.push_pull_all([self.size], ops.Sum)
+        self._graph = _graph()
+        self._written: dict[int, tf.Variable] = {}
 
     @property
     def is_empty(self) -> tf.Tensor:
@@ -49,6 +57,25 @@ class Share:
         (total,) = ops.push_pull_all([self.of_any(self.of_mean(value))], ops.Sum)
         return total
 
+    def write(self, variable: tf.Variable) -> bool:
+        """Whether `settle` will give the variable, which is written now, its mean.
+
+        Not in a function or branch of its own, which may run or be traced without
+        the rest of the step.
+        """
+        if _graph() is not self._graph:
+            return False
+        self._written[id(variable)] = variable
+        return True
+
+    def settle(self) -> None:
+        """Gives what was written in the step the mean over all samples."""
+        variables = list(self._written.values())
+        values = [self.of_any(self.of_mean(v.read_value())) for v in variables]
+        means = ops.push_pull_all(values, ops.Sum)
+        for variable, mean in zip(variables, means, strict=True):
+            variable.assign(mean)
+
     def of_any(self, value: tf.Tensor) -> tf.Tensor:
         """The value, or 0 if there is no sample: what was computed may be NaN then."""
         if not self._may_be_empty or isinstance(value, tf.IndexedSlices):
@@ -63,20 +90,36 @@ def current() -> Share | None:
 
 
 @contextlib.contextmanager
-def shared(value: Any) -> Iterator[None]:
+def shared(value: Any, agreed: bool) -> Iterator[None]:
     """During the block the workers share a batch; `value` is this worker's part.
 
     Args:
         value: A nested structure of tensors, samples first. Without any tensor that
             has samples nothing is shared.
+        agreed: Whether a size that the trace knows is that of all workers.
     """
     size = _num_samples(value)
     outer = current()
-    _steps.current = None if size is None else Share(size)
+    share = _steps.current = None if size is None else Share(size, agreed)
     try:
         yield
     finally:
         _steps.current = outer
+    if share is not None:
+        share.settle()
+
+
+def static_size(spec: Any) -> int:
+    """The number of samples that a structure of specs tells; -1: none."""
+    for part in tf.nest.flatten(spec):
+        shape = getattr(part, "shape", None)
+        if shape is not None and shape.rank:
+            return -1 if shape[0] is None else int(shape[0])
+    return -1
+
+
+def _graph() -> Any:
+    return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
 
 
 def _num_samples(value: Any) -> tf.Tensor | None:
@@ -86,5 +129,8 @@ def _num_samples(value: Any) -> tf.Tensor | None:
         if isinstance(part, tf.SparseTensor):
             return part.dense_shape[0]
         if tf.is_tensor(part) or hasattr(part, "shape"):
-            return tf.shape(part)[0] if len(part.shape) > 0 else None
+            if len(part.shape) == 0:
+                return None
+            known = part.shape[0]
+            return tf.shape(part)[0] if known is None else tf.constant(known)
     return None

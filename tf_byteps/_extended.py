@@ -63,6 +63,11 @@ def is_distributed(variable: Any) -> bool:
     return isinstance(variable, values.DistributedVariable)
 
 
+def is_per_replica(value: Any) -> bool:
+    """Whether a value has a part for each replica."""
+    return isinstance(value, values.PerReplica)
+
+
 def local_value(value: Any) -> Any:
     """This replica's part of a structure whose values may be distributed."""
 
@@ -106,6 +111,34 @@ def own_initial_values() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def read_together(variables: list) -> Iterator[None]:
+    """Sums counts of all workers, such as those of metrics, in one exchange."""
+    counts = [
+        v
+        for v in variables
+        if isinstance(v, values.SyncOnReadVariable)
+        and v.aggregation == tf.VariableAggregation.SUM
+    ]
+    sums = ops.push_pull_all([local_value(v) for v in counts], ops.Sum)
+    _values.sums = {id(v): total for v, total in zip(counts, sums, strict=True)}
+    try:
+        yield
+    finally:
+        _values.sums = {}
+
+
+def take_steps(iterator: Any, most: int) -> int | None:
+    """Takes up to so many steps' data; how many, if all workers know how many."""
+    if iterator._cardinality == tf.data.INFINITE_CARDINALITY:
+        return most
+    if iterator._cardinality < 0:
+        return None
+    left = getattr(iterator, "_tf_byteps_left", int(iterator._cardinality))
+    iterator._tf_byteps_left = max(0, left - most)
+    return min(left, most)
+
+
+@contextlib.contextmanager
 def _own_random_numbers(rank: int) -> Iterator[None]:
     """Lets operations that take TensorFlow's seed draw others on each replica."""
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
@@ -123,7 +156,9 @@ def _update_statistic(variable: Any, update_fn: Any, value: Any, **kwargs: Any) 
     """Writes the mean over all replicas, by their numbers of samples."""
     value = tf.cast(value, variable.dtype)
     share = _batch.current()
-    if share is None:
+    if share is not None and share.write(local_value(variable)):
+        pass  # all at once, when the step is over
+    elif share is None:
         (value,) = ops.push_pull_all([value], ops.Average)
     else:
         value = share.mean(value)
@@ -250,6 +285,9 @@ class Extended(mirrored_strategy.MirroredExtended):
             and reduce_op == tf.distribute.ReduceOp.MEAN
         ):
             return value  # the same on all workers
+        known = getattr(_values, "sums", {}).get(id(value))
+        if known is not None:
+            return known
         value = local_value(value)
         tensors = tf.nest.flatten(value)
         return tf.nest.pack_sequence_as(value, self._all_reduce(reduce_op, tensors))
@@ -369,7 +407,10 @@ class Extended(mirrored_strategy.MirroredExtended):
             distributed._cloned_datasets = [
                 _with_own_memory(part) for part in distributed._cloned_datasets
             ]
-        return self._agree_on_length(distributed)
+        policy = dataset.options().experimental_distribute.auto_shard_policy
+        # Of each batch every worker gets a part, which may be empty.
+        in_parts = policy == tf.data.experimental.AutoShardPolicy.DATA
+        return self._agree(distributed, in_parts)
 
     def _distribute_datasets_from_function(self, dataset_fn: Any, options: Any) -> Any:
         _check_input_options(options)
@@ -380,32 +421,35 @@ class Extended(mirrored_strategy.MirroredExtended):
             self._container_strategy(),
             options=options,
         )
-        return self._agree_on_length(distributed)
+        return self._agree(distributed, in_parts=False)
 
-    def _agree_on_length(self, dataset: Any) -> Any:
+    def _agree(self, dataset: Any, in_parts: bool) -> Any:
         """Makes all workers count the same number of batches.
 
         Workers may hold different numbers. Each step asks who still has data, and
-        who has none gets an empty batch, unless all are infinite; Keras counts
-        steps by the cardinality, which therefore is the largest.
+        who has none gets an empty batch, unless all are infinite or end together;
+        Keras counts steps by the cardinality, which therefore is the largest.
+
+        A batch size that is known before the data is so on all workers, or on none.
         """
         if not self.job.distributed or not tf.executing_eagerly():
             return dataset
-        own = int(dataset.cardinality)
-        name = "tf_byteps/cardinality"
-        largest, smallest = (
-            int(ops.push_pull(tf.constant(own, tf.int64), f"{name}/{op.value}", op))
-            for op in (ops.Max, ops.Min)
-        )
+        size = _batch.static_size(local_spec(dataset._element_spec))
+        own = tf.constant([[int(dataset.cardinality), size, in_parts]], tf.int64)
+        everybodys = ops.allgather(own, "tf_byteps/dataset").numpy()
+        lengths, sizes, parts = everybodys.T
+        largest, smallest = int(lengths.max()), int(lengths.min())
         agreed = (
             largest
             if smallest >= 0 or smallest == largest
             else tf.data.UNKNOWN_CARDINALITY
         )
+        end_together = smallest == largest >= 0 and parts.all()
+        is_infinite = agreed == tf.data.INFINITE_CARDINALITY
         dataset._cardinality = agreed
-        dataset._enable_get_next_as_optional = (
-            agreed != tf.data.INFINITE_CARDINALITY and self._in_multi_worker_mode()
-        ) or dataset._enable_get_next_as_optional
+        dataset._enable_get_next_as_optional = self._in_multi_worker_mode() and (
+            not (is_infinite or end_together) or sizes.min() != sizes.max()
+        )
         return dataset
 
     def _experimental_distribute_values_from_function(self, value_fn: Any) -> Any:

@@ -18,8 +18,10 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.losses import loss as loss_module
 from keras.src.saving import saving_lib
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.utils.python_utils import pythonify_logs
 
 from tf_byteps import _batch, _extended, ops, runtime
@@ -56,6 +58,10 @@ def install() -> None:
         (keras.Model, train_on_batch),
         (keras.Model, test_on_batch),
         (keras.Model, _maybe_symbolic_build),
+        (keras.Model, _make_function),
+        (keras.Model, get_metrics_result),
+        (trainer_module, reduce_per_replica),
+        (trainer_module, _multi_worker_concat),
     ):
         _replace(owner, function)
 
@@ -151,7 +157,9 @@ def step(strategy: tf.distribute.Strategy, fn: Any, args: Any) -> Iterator[None]
     if not _is_global(job):
         yield
         return
-    with _batch.shared(_extended.local_value(args)):
+    # Those of a distributed dataset have agreed on what is known of their sizes.
+    agreed = any(map(_extended.is_per_replica, tf.nest.flatten(args)))
+    with _batch.shared(_extended.local_value(args), agreed):
         yield
 
 
@@ -161,7 +169,8 @@ def scale_loss_for_distribution(own: Callable, value: Any) -> Any:
 
 
 def unscale_loss_for_distribution(own: Callable, value: Any) -> Any:
-    if _batch.current() is None:
+    share = _batch.current()
+    if share is None or share.is_even:  # the mean of the workers' means
         return own(value)
     # Trackers count by samples or by batches: the same on all workers suits both.
     (total,) = ops.push_pull_all([value], ops.Sum)
@@ -415,6 +424,76 @@ def _is_known(spec: Any) -> bool:
     )
 
 
+def _make_function(own: Callable, self: Any, step_function: Callable) -> Callable:
+    """With `steps_per_execution`: so many steps in one graph.
+
+    There a step begins on the layers whose gradients have come, while others are on
+    their way. Keras makes each step a function, which waits for all of the last.
+    """
+    function = own(self, step_function)
+    if _job_of_model(self) is None or self.run_eagerly or self.jit_compile:
+        return function
+
+    def run(data: Any) -> Any:
+        return self._distribute_strategy.run(step_function, args=(data,))
+
+    run = self._autoconvert_optionals(run)
+
+    def steps(iterator: Any, count: int) -> Any:
+        for _ in range(count):
+            outputs = run(iterator.get_next())
+        return trainer_module.reduce_per_replica(
+            outputs, self._distribute_strategy, "auto"
+        )
+
+    steps = tf.function(steps, autograph=False, reduce_retracing=True)
+
+    def unrolled(iterator: Any) -> Any:
+        most = self.steps_per_execution
+        is_distributed = isinstance(iterator, tf.distribute.DistributedIterator)
+        if most == 1 or not is_distributed:
+            return function(iterator)
+        count = _extended.take_steps(iterator, most)
+        if count is None:
+            return function(iterator)
+        if count == 0:
+            raise StopIteration
+        if count == most:
+            return steps(iterator, most)
+        for _ in range(count):  # the rest
+            outputs = steps(iterator, 1)
+        return outputs
+
+    return unrolled
+
+
+def reduce_per_replica(
+    own: Callable, values: Any, strategy: Any, reduction: str
+) -> Any:
+    """The logs of a step in one exchange."""
+    are_scalars = all(getattr(v, "shape", None) == () for v in tf.nest.flatten(values))
+    if _job_of(strategy) is None or reduction == "concat" or not are_scalars:
+        return own(values, strategy, reduction)
+    return strategy.reduce("MEAN", values, axis=None)
+
+
+def _multi_worker_concat(own: Callable, v: Any, strategy: Any) -> Any:
+    """A worker has one replica: what is gathered is in order."""
+    if _job_of(strategy) is None:
+        return own(v, strategy)
+    return strategy.gather(v, axis=0)
+
+
+def get_metrics_result(own: Callable, self: Any) -> Any:
+    """Reads the counts of all workers in one exchange."""
+    in_step = _job_in_replica() is not None or not tf.executing_eagerly()
+    if _job_of_model(self) is None or in_step:
+        return own(self)
+    variables = [v._value for metric in self.metrics for v in metric.variables]
+    with _extended.read_together(variables):
+        return own(self)
+
+
 def train_on_batch(own: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
     return _logs_of_all(own, self, *args, **kwargs)
 
@@ -457,15 +536,22 @@ def fit(own: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
     return own(self, *args, **kwargs)
 
 
-def check_dataset(strategy: tf.distribute.Strategy, dataset: Any) -> None:
+def checked_dataset(strategy: tf.distribute.Strategy, dataset: Any) -> Any:
     """Raises if `fit`, `evaluate` or `predict` cannot share a dataset out rightly.
 
     Keras counts the steps by the dataset that it was given.
+
+    Returns:
+        The dataset. One that Keras made of arrays knows its length.
     """
     job = _job_of(strategy)
     frame = _caller("TFEpochIterator.__init__")
     if job is None or frame is None:
-        return
+        return dataset
+    adapter = frame.f_locals["self"].data_adapter
+    if isinstance(adapter, ArrayDataAdapter):
+        assertion = tf.data.experimental.assert_cardinality(adapter.num_batches)
+        dataset = dataset.apply(assertion)
     length = int(dataset.cardinality())
     policy = dataset.options().experimental_distribute.auto_shard_policy
     steps = frame.f_locals["self"].steps_per_epoch
@@ -481,6 +567,7 @@ def check_dataset(strategy: tf.distribute.Strategy, dataset: Any) -> None:
             "worker's own dataset with strategy.distribute_datasets_from_function"
         )
     _check_equal("a dataset for Keras", job, {"its number of batches": length})
+    return dataset
 
 
 def _describe(model: Any, given: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ import tensorflow as tf
 
 from tf_byteps import _native, errors, runtime
 from tf_byteps import compression as compression_lib
+from tf_byteps.compression import Compression
 
 
 class ReduceOp(enum.Enum):
@@ -141,28 +142,31 @@ def _begin(
 
 
 def push_pull_all(
-    tensors: Any, op: ReduceOp = Average, compression: Any = None
+    tensors: Any, op: ReduceOp = Average, compression: Any = None, groups: Any = ()
 ) -> list:
     """Combines several tensors with their counterparts, all at the same time.
 
     The first goes first: with gradients in the order of the layers those that the
     next step needs first. One alone goes before them all, since something waits
-    for it.
+    for it. Small ones travel together.
 
     Args:
         tensors: What `push_pull` takes, the same number on all workers; None stays
             None. Integers are averaged as TensorFlow divides them: rounded down.
         op: As for `push_pull`.
         compression: As for `push_pull`.
+        groups: Lists of positions; the dense tensors of a group, if of one type,
+            travel as one tensor.
 
     Returns:
         The combined tensors, in the same order.
     """
     tensors = list(tensors)
+    groups = tuple(map(tuple, groups))
     if len(tensors) > 1 and tf.executing_eagerly():
         # One after the other otherwise.
-        return _in_graph(_combine, tensors, op, compression)
-    return _combine(tensors, op, compression)
+        return _in_graph(_combine, tensors, op, compression, groups)
+    return _combine(tensors, op, compression, groups)
 
 
 def combine_gradients(
@@ -179,30 +183,50 @@ def combine_gradients(
         op: `Average` or `Sum`.
         sparse_as_dense: Whether `tf.IndexedSlices` are made dense before.
         compression: As for `push_pull`.
-        groups: Lists of positions; the dense gradients of a group, if of one type,
-            travel as one tensor.
+        groups: As for `push_pull_all`.
     """
     gradients = list(gradients)
     if not runtime.require("combining gradients").distributed:
         return gradients
     if sparse_as_dense:
         gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-    together = []
+    return push_pull_all(gradients, op, compression, groups)
+
+
+# What costs more by its messages than by its bytes goes into a bundle, and a bundle
+# stays so small that all of it may have the priority of its first.
+_SMALL_BYTES = 16 * 1024
+_BUNDLE_BYTES = 64 * 1024
+
+
+def _bundles(tensors: list, groups: Any, may_join: bool) -> list[list[int]]:
+    """The positions of what travels as one tensor, in the order of the first ones."""
+    bundles = []
     for group in groups:
-        together += _by_type(gradients, group)
-    packed = list(gradients)
-    for group in together:
-        first, *others = group
-        packed[first] = tf.concat([tf.reshape(gradients[i], [-1]) for i in group], 0)
-        for i in others:
-            packed[i] = None
-    combined = push_pull_all(packed, op, compression)
-    for group in together:
-        parts = tf.split(combined[group[0]], [tf.size(gradients[i]) for i in group])
-        for i, part in zip(group, parts, strict=True):
-            combined[i] = tf.reshape(part, tf.shape(gradients[i]))
-            combined[i].set_shape(gradients[i].shape)
-    return combined
+        bundles += _by_type(tensors, group)
+    in_group = {i for bundle in bundles for i in bundle}
+    filling: dict[tf.DType, tuple[list[int], int]] = {}
+    for i, tensor in enumerate(tensors):
+        if tensor is None or i in in_group:
+            continue
+        size = _num_bytes(tensor) if may_join else None
+        if size is None or size > _SMALL_BYTES:
+            bundles.append([i])
+            continue
+        bundle, filled = filling.get(tensor.dtype, ([], 0))
+        if not bundle or filled + size > _BUNDLE_BYTES:
+            bundle, filled = [], 0
+            bundles.append(bundle)
+        bundle.append(i)
+        filling[tensor.dtype] = (bundle, filled + size)
+    return sorted(bundles)
+
+
+def _num_bytes(tensor: Any) -> int | None:
+    """None unless it is dense, and of a size that the trace knows."""
+    if isinstance(tensor, tf.IndexedSlices) or not tensor.shape.is_fully_defined():
+        return None
+    return tensor.shape.num_elements() * tensor.dtype.size
 
 
 def _by_type(tensors: list, positions: Any) -> list[list[int]]:
@@ -229,34 +253,77 @@ def gradients_of(variables: Any) -> Iterator[None]:
         _labels.of, _labels.now = before, None
 
 
-def _combine(tensors: list, op: ReduceOp, compression: Any) -> list:
+def _combine(tensors: list, op: ReduceOp, compression: Any, groups: Any) -> list:
+    tensors = [
+        t
+        if t is None or isinstance(t, tf.IndexedSlices)
+        else _to_tensor(t, "push_pull")
+        for t in tensors
+    ]
     urgent = 2**20 if len(tensors) == 1 else 0
+    # Another compressor may look at a tensor as a whole.
+    may_join = compression is None or compression in vars(Compression).values()
+    present = [i for i, t in enumerate(tensors) if t is not None]
     labels = getattr(_labels, "of", ())
-    if len(labels) != sum(t is not None for t in tensors):
-        labels = ()  # something else is combined
-    labels = iter(labels)
+    if len(labels) != len(present):
+        labels = [None] * len(present)  # something else is combined
+    labels = dict(zip(present, labels, strict=True))
+    bundles = _bundles(tensors, groups, may_join)
     begun = []
-    for position, tensor in enumerate(tensors):
-        if tensor is not None:
-            _labels.now = next(labels, None)
-            tensor = _begin_one(tensor, op, urgent - position, compression)
-        begun.append(tensor)
+    for bundle in bundles:
+        first = labels[bundle[0]]
+        more = f" and {len(bundle) - 1} more" if len(bundle) > 1 else ""
+        _labels.now = first and first + more
+        joined = _joined([tensors[i] for i in bundle])
+        begun.append(_begin_one(joined, op, urgent - bundle[0], compression))
     _labels.now = None
     if not tf.executing_eagerly():
         _plan([b for b in begun if isinstance(b, _Dense)])
-    return [b.push_pull() if isinstance(b, _Dense) else b for b in begun]
+    combined = list(tensors)
+    for bundle, one in zip(bundles, begun, strict=True):
+        parts = [tensors[i] for i in bundle]
+        with _scope(parts):
+            total = one.push_pull() if isinstance(one, _Dense) else one
+        for i, result in zip(bundle, _taken_apart(total, parts), strict=True):
+            combined[i] = result
+    return combined
+
+
+def _joined(tensors: list) -> Any:
+    if len(tensors) == 1:
+        return tensors[0]
+    return tf.concat([tf.reshape(t, [-1]) for t in tensors], 0)
+
+
+def _scope(tensors: list) -> Any:
+    """TensorFlow shows it in an error."""
+    if len(tensors) == 1:
+        return contextlib.nullcontext()
+    shapes = [re.sub(r"\D+", "x", str(t.shape)).strip("x") or "1" for t in tensors]
+    return tf.name_scope(f"together_{'_'.join(shapes)[:200]}")
+
+
+def _taken_apart(total: Any, tensors: list) -> list:
+    if len(tensors) == 1:
+        return [total]
+    parts = tf.split(total, [tf.size(t) for t in tensors], num=len(tensors))
+    results = []
+    for tensor, part in zip(tensors, parts, strict=True):
+        result = tf.reshape(part, tf.shape(tensor))
+        result.set_shape(tensor.shape)
+        results.append(result)
+    return results
 
 
 def _begin_one(tensor: Any, op: ReduceOp, priority: int, compression: Any) -> Any:
-    if not isinstance(tensor, tf.IndexedSlices):
-        tensor = tf.convert_to_tensor(tensor)
-        if op is Average and tensor.dtype.is_integer:
-            size = tf.constant(runtime.require("push_pull").size, tensor.dtype)
-            begun = _begin(tensor, None, Sum, priority, None)
-            if not isinstance(begun, _Dense):
-                return begun // size
-            begun.finish = lambda total: total // size
-            return begun
+    is_dense = not isinstance(tensor, tf.IndexedSlices)
+    if is_dense and op is Average and tensor.dtype.is_integer:
+        size = tf.constant(runtime.require("push_pull").size, tensor.dtype)
+        begun = _begin(tensor, None, Sum, priority, None)
+        if not isinstance(begun, _Dense):
+            return begun // size
+        begun.finish = lambda total: total // size
+        return begun
     return _begin(tensor, None, op, priority, compression)
 
 

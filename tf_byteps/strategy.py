@@ -81,7 +81,7 @@ class BytePSStrategy(tf.distribute.MultiWorkerMirroredStrategy):
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """As `tf.distribute.Strategy.experimental_distribute_dataset`."""
-        _keras.check_dataset(self, dataset)
+        dataset = _keras.checked_dataset(self, dataset)
         return super().experimental_distribute_dataset(dataset, options)
 
     def reduce(

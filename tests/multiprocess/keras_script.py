@@ -513,8 +513,52 @@ def sparse_gradients():
 
 
 def _bytes_pushed():
+    return _counted("bytes_pushed")
+
+
+def _counted(name):
     native = runtime.current().native
-    return 0 if native is None else native.counters()["bytes_pushed"]
+    return 0 if native is None else native.counters()[name]
+
+
+@case
+def messages_of_a_step():
+    """Pushes of a worker for each step, by the difference of four and two steps."""
+
+    def of(call):
+        counts = []
+        for steps in (2, 2, 4):  # the first one traces
+            before = _counted("pushes")
+            call(*data(16 * steps))
+            counts.append(_counted("pushes") - before)
+        return (counts[2] - counts[1]) / 2
+
+    def of_dataset(x, y):
+        dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
+        model.fit(dataset, verbose=0)
+
+    model, normalized = mlp(), mlp(batch_norm=False)
+    several = mlp(steps_per_execution=2)
+    options = {"batch_size": 16, "verbose": 0}
+    return {
+        "fit": of(lambda x, y: model.fit(x, y, **options)),
+        "fit a dataset": of(of_dataset),
+        "BatchNormalization": of(lambda x, y: normalized.fit(x, y, **options)),
+        "two steps a call": of(lambda x, y: several.fit(x, y, **options)),
+        "evaluate": of(lambda x, y: model.evaluate(x, y, **options)),
+    }
+
+
+@case
+def several_steps_a_call():
+    """The same bits as step by step, also when the last call has fewer steps."""
+
+    def bits(**options):
+        model = mlp(lambda: keras.optimizers.Adam(0.01), batch_norm=False, **options)
+        trained(model, *data(96), epochs=2)
+        return b"".join(w.tobytes() for w in model.get_weights()).hex()
+
+    return [bits(), bits(steps_per_execution=4)]
 
 
 # --- callbacks -------------------------------------------------------------------

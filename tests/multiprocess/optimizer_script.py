@@ -190,12 +190,13 @@ def groups():
         ("two", lambda v: 2),
         ("lists", lambda v: [[v[0], v[2]], [v[1]]]),
     ):
-        variables = [keras.Variable([0.0] * (3 + i)) for i in range(4)]
+        # Of a size that nothing else puts together.
+        variables = [keras.Variable([0.0] * (5000 + i)) for i in range(4)]
         optimizer = bps.DistributedOptimizer(
             keras.optimizers.SGD(1.0), groups=choice(variables)
         )
         optimizer.build(variables)
-        gradients = [tf.fill([3 + i], float(i + rank)) for i in range(4)]
+        gradients = [tf.fill([5000 + i], float(i + rank)) for i in range(4)]
         with Pushes() as pushes:
             optimizer.apply(gradients, variables)
         counts[name] = [

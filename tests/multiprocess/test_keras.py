@@ -123,6 +123,24 @@ def test_the_same_seed_gives_the_same_bits():
     assert [first, again] == other
 
 
+def test_messages_of_a_step():
+    """Gradients and logs; what is not known before, and statistics, cost one each."""
+    for worker in values("messages_of_a_step"):
+        assert worker == {
+            "fit": 2,
+            "fit a dataset": 5,  # who has data, how much of it, the loss
+            "BatchNormalization": 3,
+            "two steps a call": 1.5,
+            "evaluate": 1,
+        }
+
+
+def test_several_steps_a_call_give_the_same_bits():
+    (one_by_one, together), other = values("several_steps_a_call")
+    assert one_by_one == together
+    assert other == [one_by_one, together]
+
+
 def test_only_worker_0_prints_progress():
     zero, one = run((2, 1))
     bar = [

@@ -1,4 +1,4 @@
-"""Trains a model of three layers for a few steps; the test reads what was recorded."""
+"""Trains a model of three layers, two of them large; the test reads the record."""
 
 import os
 
@@ -13,8 +13,8 @@ with strategy.scope():
     model = keras.Sequential(
         [
             keras.Input((8,)),
-            keras.layers.Dense(6, name="first"),
-            keras.layers.Dense(4, name="second"),
+            keras.layers.Dense(1024, name="first"),
+            keras.layers.Dense(8, name="second"),
             keras.layers.Dense(1, name="third"),
         ]
     )
