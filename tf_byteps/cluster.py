@@ -211,6 +211,7 @@ def core_options(cluster: Cluster, settings: Any) -> dict[str, Any]:
         "stall_warning_ms": round(settings.stall_warning * 1000),
         "stall_limit_ms": round(settings.stall_limit * 1000),
         "reduce_threads": threads,
+        "shared_memory": settings.shared_memory == "auto",
         "log_level": settings.log_level,
         "settings": config.describe(settings),
     }

@@ -48,6 +48,7 @@ struct Config {
   int64_t stall_warning_ms = 60000;
   int64_t stall_limit_ms = 1800000;
   int reduce_threads = 1;
+  bool shared_memory = true;
 
   uint32_t num_workers() const { return static_cast<uint32_t>(workers.size()); }
   bool colocated() const { return servers.empty(); }

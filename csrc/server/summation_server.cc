@@ -22,9 +22,10 @@ Landing Refuse() {
 
 }  // namespace
 
-SummationServer::SummationServer(const Config& config)
+SummationServer::SummationServer(const Config& config,
+                                 std::shared_ptr<SharedRegion> region)
     : config_(config),
-      buffers_(kKeptBytes),
+      buffers_(kKeptBytes, std::move(region)),
       declarations_(config.num_workers()),
       workers_(config.num_workers()),
       reduce_(std::make_unique<ReducePool>(
@@ -67,7 +68,8 @@ std::unique_ptr<SummationServer::Incoming> SummationServer::Admit(
   if (header.payload_bytes != expected) return nullptr;
   auto incoming = std::make_unique<Incoming>();
   incoming->declaration = it->second;
-  incoming->lost = !buffers_.Take(expected, &incoming->data);
+  incoming->lost =
+      !header.in_place && !buffers_.Take(expected, &incoming->data);
   return incoming;
 }
 
@@ -91,6 +93,7 @@ Landing SummationServer::Land(Peer* peer, const Header& header) {
   }
   Landing landing;
   landing.data = incoming->data.data();
+  landing.keeps = header.kind == Kind::kPush;
   landing.context = incoming.release();
   return landing;
 }
@@ -98,6 +101,7 @@ Landing SummationServer::Land(Peer* peer, const Header& header) {
 void SummationServer::Arrived(Peer* peer, const Header& header,
                               const Landing& landing) {
   std::unique_ptr<Incoming> incoming(static_cast<Incoming*>(landing.context));
+  if (landing.kept != nullptr) incoming->data = std::move(*landing.kept);
   const uint32_t rank = peer->name().index;
   const Key key = header.key;
   if (header.kind == Kind::kDeclare) {

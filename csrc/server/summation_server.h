@@ -17,6 +17,7 @@
 
 #include "csrc/base/config.h"
 #include "csrc/memory/buffer_pool.h"
+#include "csrc/memory/shared_region.h"
 #include "csrc/server/reduce_pool.h"
 #include "csrc/transport/transport.h"
 
@@ -30,7 +31,9 @@ struct ServerCounters {
 
 class SummationServer {
  public:
-  explicit SummationServer(const Config& config);
+  // What it receives and sends lies in `region`, if there is one.
+  explicit SummationServer(const Config& config,
+                           std::shared_ptr<SharedRegion> region = nullptr);
   ~SummationServer();
 
   void Start(uint32_t membership_epoch);
