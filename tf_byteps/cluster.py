@@ -259,6 +259,7 @@ def core_options(cluster: Cluster, settings: Any) -> dict[str, Any]:
         "stall_limit_ms": round(settings.stall_limit * 1000),
         "reduce_threads": threads,
         "timeline": settings.timeline,
+        "shared_memory": settings.shared_memory == "auto",
         "log_level": settings.log_level,
         "settings": config.describe(settings),
     }

@@ -169,6 +169,14 @@ FIELDS = (
         256,
     ),
     Field(
+        "shared_memory",
+        str,
+        "auto",
+        "auto: what goes to a process of the same host and user stays in memory that "
+        "both see, where the host allows it; off: it takes the network's way.",
+        choices=("auto", "off"),
+    ),
+    Field(
         "semantics",
         str,
         "global",

@@ -63,7 +63,7 @@ def _report_machine() -> bool:
     good = True
     try:
         _native.core()
-        print("core         loaded; transports: tcp, loopback (no shm, no RDMA)")
+        print("core         loaded; transports: tcp, shared memory, loopback (no RDMA)")
     except errors.BuildError as err:
         print(f"core         {err}")
         good = False

@@ -29,6 +29,9 @@ class Options:
             pushed is reported.
         stall_limit: Seconds after which such a tensor becomes an error.
         reduce_threads: Threads that sum on a server; 0: half of the cores.
+        shared_memory: "auto": what goes to a process of the same host and user
+            stays in memory that both see, where the host allows it; "off": it
+            takes the network's way.
         semantics: "global": Keras computes losses, clipping and layer statistics
             over the whole batch, and replicas draw different random numbers;
             "replica": as under TensorFlow's own strategies.
@@ -49,6 +52,7 @@ class Options:
     stall_warning: float | None = None
     stall_limit: float | None = None
     reduce_threads: int | None = None
+    shared_memory: str | None = None
     semantics: str | None = None
     timeline: str | None = None
     log_level: str | None = None

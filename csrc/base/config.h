@@ -53,6 +53,7 @@ struct Config {
   int64_t stall_limit_ms = 1800000;
   int reduce_threads = 1;
   std::string timeline;  // folder to record into; empty: nothing is recorded
+  bool shared_memory = true;
 
   uint32_t num_workers() const { return static_cast<uint32_t>(workers.size()); }
   uint32_t num_dedicated() const {

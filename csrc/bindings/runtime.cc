@@ -49,6 +49,7 @@ Config ToConfig(const py::dict& options) {
   config.stall_limit_ms = options["stall_limit_ms"].cast<int64_t>();
   config.reduce_threads = options["reduce_threads"].cast<int>();
   config.timeline = options["timeline"].cast<std::string>();
+  config.shared_memory = options["shared_memory"].cast<bool>();
   return config;
 }
 
@@ -127,6 +128,7 @@ void Close(Runtime& runtime) {
 // What this process pushed and summed so far, for tests and reports.
 py::dict Counters(const Runtime& runtime) {
   py::dict counters;
+  counters["bytes_shared"] = runtime.bytes_shared();
   if (runtime.client() != nullptr) {
     const WorkerCounters worker = runtime.client()->counters();
     counters["tensors"] = runtime.client()->num_tensors();

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "csrc/memory/shared_region.h"
+
 namespace byteps {
 namespace {
 
@@ -24,19 +26,23 @@ size_t CapacityFor(size_t bytes) {
 Buffer& Buffer::operator=(Buffer&& o) noexcept {
   if (this != &o) {
     Release();
-    pool_ = std::exchange(o.pool_, nullptr);
+    source_ = std::exchange(o.source_, nullptr);
     data_ = std::exchange(o.data_, nullptr);
     size_ = std::exchange(o.size_, 0);
     capacity_ = std::exchange(o.capacity_, 0);
+    read_only_ = std::exchange(o.read_only_, false);
   }
   return *this;
 }
 
 void Buffer::Release() {
-  if (data_ != nullptr) pool_->GiveBack(data_, capacity_);
+  if (data_ != nullptr) source_->GiveBack(data_, capacity_);
   data_ = nullptr;
   size_ = 0;
 }
+
+BufferPool::BufferPool(size_t kept_bytes, std::shared_ptr<SharedRegion> region)
+    : kept_bytes_(kept_bytes), region_(std::move(region)) {}
 
 BufferPool::~BufferPool() {
   for (auto& entry : free_) {
@@ -47,6 +53,7 @@ BufferPool::~BufferPool() {
 bool BufferPool::Take(size_t bytes, Buffer* buffer) {
   *buffer = Buffer();
   if (bytes == 0) return true;
+  if (region_ != nullptr && region_->Take(bytes, buffer)) return true;
   // No process has this much; the rounding below must not overflow.
   if (bytes > SIZE_MAX / 4) return false;
   const size_t capacity = CapacityFor(bytes);
@@ -64,10 +71,7 @@ bool BufferPool::Take(size_t bytes, Buffer* buffer) {
     data = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, capacity));
     if (data == nullptr) return false;
   }
-  buffer->pool_ = this;
-  buffer->data_ = data;
-  buffer->size_ = bytes;
-  buffer->capacity_ = capacity;
+  *buffer = Buffer(this, data, bytes, capacity);
   return true;
 }
 

@@ -1,24 +1,42 @@
 // Memory for payloads, used again and again.
 //
-// A Buffer is aligned to a cache line and goes back to its pool when its owner
-// lets go of it. The pool is thread-safe and must outlive its buffers. It keeps
-// at most `kept_bytes`; what comes back beyond that is freed.
+// A Buffer is aligned to a cache line and goes back to where it is from when
+// its owner lets go of it. The pool is thread-safe and must outlive its
+// buffers. It keeps at most `kept_bytes`; what comes back beyond that is freed.
 #ifndef BYTEPS_MEMORY_BUFFER_POOL_H_
 #define BYTEPS_MEMORY_BUFFER_POOL_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 namespace byteps {
 
-class BufferPool;
+class SharedRegion;
+
+// Where buffers are from. Outlives them.
+class BufferSource {
+ public:
+  virtual void GiveBack(uint8_t* data, size_t capacity) = 0;
+
+ protected:
+  ~BufferSource() = default;
+};
 
 class Buffer {
  public:
   Buffer() = default;
+  // `read_only`: another process's memory.
+  Buffer(BufferSource* source, uint8_t* data, size_t size, size_t capacity,
+         bool read_only = false)
+      : source_(source),
+        data_(data),
+        size_(size),
+        capacity_(capacity),
+        read_only_(read_only) {}
   Buffer(Buffer&& o) noexcept { *this = static_cast<Buffer&&>(o); }
   Buffer& operator=(Buffer&& o) noexcept;
   ~Buffer() { Release(); }
@@ -26,20 +44,23 @@ class Buffer {
   uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
+  bool read_only() const { return read_only_; }
 
  private:
-  friend class BufferPool;
   void Release();
 
-  BufferPool* pool_ = nullptr;
+  BufferSource* source_ = nullptr;
   uint8_t* data_ = nullptr;
   size_t size_ = 0;      // as asked for
   size_t capacity_ = 0;  // of the memory block
+  bool read_only_ = false;
 };
 
-class BufferPool {
+class BufferPool final : public BufferSource {
  public:
-  explicit BufferPool(size_t kept_bytes) : kept_bytes_(kept_bytes) {}
+  // Buffers are from `region`, if there is one, as long as it has room.
+  explicit BufferPool(size_t kept_bytes,
+                      std::shared_ptr<SharedRegion> region = nullptr);
   ~BufferPool();
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
@@ -49,10 +70,10 @@ class BufferPool {
   bool Take(size_t bytes, Buffer* buffer);
 
  private:
-  friend class Buffer;
-  void GiveBack(uint8_t* data, size_t capacity);
+  void GiveBack(uint8_t* data, size_t capacity) override;
 
   const size_t kept_bytes_;
+  const std::shared_ptr<SharedRegion> region_;
   std::mutex mutex_;
   size_t free_bytes_ = 0;                         // guarded by mutex_
   std::map<size_t, std::vector<uint8_t*>> free_;  // guarded by mutex_

@@ -29,16 +29,26 @@ std::chrono::steady_clock::time_point At(int64_t ms) {
   return std::chrono::steady_clock::time_point(std::chrono::milliseconds(ms));
 }
 
+// Null if it is not wanted, or this host has none.
+std::shared_ptr<SharedRegion> MakeRegion(const Config& config) {
+  if (!config.shared_memory || RequiredPeers(config).empty()) return nullptr;
+  auto region = SharedRegion::Make(SharedRegion::kDefaultBytes);
+  if (region.ok()) return region.value();
+  LogDebug(region.status().message());
+  return nullptr;
+}
+
 }  // namespace
 
 Runtime::Runtime(const Config& config)
     : config_(config),
       required_(RequiredPeers(config)),
       timeline_(config),
+      region_(MakeRegion(config)),
       membership_(config),
       coordinator_(config) {
   if (config_.is_server()) {
-    server_ = std::make_unique<SummationServer>(config_, &timeline_);
+    server_ = std::make_unique<SummationServer>(config_, &timeline_, region_);
   }
   if (config_.is_worker()) {
     client_ = std::make_unique<WorkerClient>(config_, &timeline_);
@@ -68,7 +78,7 @@ Status Runtime::Connect() {
   // Pushes may come before this process hears of the start: a peer that knew
   // first may be quick.
   if (server_ != nullptr) server_->Start(kFirstMembershipEpoch);
-  tcp_ = MakeTcpTransport(config_, this);
+  tcp_ = MakeTcpTransport(config_, this, region_);
   if (!required_.empty()) {
     Status status = tcp_->Listen(config_.address(config_.self));
     if (!status.ok()) {
@@ -331,6 +341,9 @@ Landing Runtime::Land(Peer* peer, const Header& header) {
       return Landing{true, body->data(), body};
     }
     case Kind::kPing:
+    case Kind::kShare:
+    case Kind::kShared:
+    case Kind::kReturned:
       break;
   }
   Landing refused;

@@ -25,6 +25,7 @@
 #include "csrc/control/clock_offset.h"
 #include "csrc/control/coordinator.h"
 #include "csrc/control/membership.h"
+#include "csrc/memory/shared_region.h"
 #include "csrc/server/summation_server.h"
 #include "csrc/transport/loopback/loopback_transport.h"
 #include "csrc/transport/transport.h"
@@ -70,6 +71,11 @@ class Runtime : private Receiver {
   const WorkerClient* client() const { return client_.get(); }
   const SummationServer* server() const { return server_.get(); }
 
+  // Payload bytes that stayed in shared memory on their way from here.
+  uint64_t bytes_shared() const {
+    return region_ == nullptr ? 0 : region_->shown_bytes.load();
+  }
+
   // Leaves the job in order. Idempotent; returns when all is done and every
   // callback has fired. Not from a callback.
   void Close();
@@ -109,6 +115,8 @@ class Runtime : private Receiver {
   const Config config_;
   const std::vector<ProcessName> required_;
   Timeline timeline_;  // before all that record into it
+  // Null: none. Outlives what hands out its memory.
+  const std::shared_ptr<SharedRegion> region_;
   std::unique_ptr<SummationServer> server_;
   std::unique_ptr<WorkerClient> client_;
 

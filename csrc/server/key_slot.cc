@@ -1,11 +1,15 @@
 #include "csrc/server/key_slot.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "csrc/reduce/reduce.h"
 
 namespace byteps {
 namespace {
+
+constexpr size_t kStepBytes = 128 << 10;
 
 std::shared_ptr<const Payload> Message(std::vector<uint8_t> body) {
   auto payload = std::make_shared<Payload>();
@@ -150,14 +154,37 @@ Status KeySlot::Combine(Round* round, uint32_t rank) {
           input.data(), round->count);
     return OkStatus();
   }
+  if (round->accumulator.read_only()) return Own(round, dtype, &input);
   Accumulate(declared.operation, dtype, round->accumulator.data(), input.data(),
              round->count);
+  return OkStatus();
+}
+
+Status KeySlot::Own(Round* round, DType dtype, const Buffer* input) {
+  Buffer theirs = std::move(round->accumulator);
+  Buffer& ours = round->accumulator;
+  if (!pool_->Take(theirs.size(), &ours)) {
+    return ResourceExhausted(Quoted(*round->declaration) +
+                             ": the server has no memory for its sum");
+  }
+  // In steps that stay in the cache between the two passes.
+  for (size_t at = 0; at < theirs.size(); at += kStepBytes) {
+    const size_t bytes = std::min(kStepBytes, theirs.size() - at);
+    std::memcpy(ours.data() + at, theirs.data() + at, bytes);
+    if (input == nullptr) continue;
+    Accumulate(round->declaration->operation, dtype, ours.data() + at,
+               input->data() + at, bytes / ElementBytes(dtype));
+  }
   return OkStatus();
 }
 
 void KeySlot::Finish(Round* round, Outbox* out) {
   const Declaration& declared = *round->declaration;
   const bool broadcast = declared.operation == Operation::kBroadcast;
+  if (round->accumulator.read_only()) {
+    const Status status = Own(round, declared.dtype, nullptr);
+    if (!status.ok()) return FailRound(round, status, out);
+  }
   if (declared.operation == Operation::kAverage) {
     Divide(AccumulatorType(declared.dtype), round->accumulator.data(),
            num_workers_, round->count);

@@ -4,7 +4,8 @@
 // Two rounds at a time, since a fast worker pushes the next round while a slow
 // one has yet to push this one. Contributions are combined in the order of
 // ranks, so that a sum has the same bits whatever the order of arrival; one
-// that is ahead of its turn waits in its receive buffer.
+// that is ahead of its turn waits where it was received. The first becomes the
+// accumulator, unless it lies in the worker's own memory.
 //
 //   idle ──push──► open ──last push or join──► closed
 //                    └──conflict, loss, cancel, stall──► failed
@@ -113,6 +114,9 @@ class KeySlot {
   // Combines those whose turn it is; after the last the round closes.
   void Advance(Round* round, const Absences& absences, Outbox* out);
   Status Combine(Round* round, uint32_t rank);
+  // Gives the round an accumulator that this process may write to: what it
+  // has, combined with `input` if there is one.
+  Status Own(Round* round, DType dtype, const Buffer* input);
   void Finish(Round* round, Outbox* out);
   void FailRound(Round* round, const Status& why, Outbox* out);
   void SendError(const Round& round, uint32_t rank, const Status& why,

@@ -38,10 +38,11 @@ Span SpanOf(Span::What what, const Header& header, uint32_t rank, uint32_t peer,
 
 }  // namespace
 
-SummationServer::SummationServer(const Config& config, Timeline* timeline)
+SummationServer::SummationServer(const Config& config, Timeline* timeline,
+                                 std::shared_ptr<SharedRegion> region)
     : config_(config),
       timeline_(timeline),
-      buffers_(kKeptBytes),
+      buffers_(kKeptBytes, std::move(region)),
       declarations_(config.num_workers()),
       workers_(config.num_workers()),
       reduce_(std::make_unique<ReducePool>(
@@ -84,7 +85,8 @@ std::unique_ptr<SummationServer::Incoming> SummationServer::Admit(
   if (header.payload_bytes != expected) return nullptr;
   auto incoming = std::make_unique<Incoming>();
   incoming->declaration = it->second;
-  incoming->lost = !buffers_.Take(expected, &incoming->data);
+  incoming->lost =
+      !header.in_place && !buffers_.Take(expected, &incoming->data);
   return incoming;
 }
 
@@ -109,6 +111,7 @@ Landing SummationServer::Land(Peer* peer, const Header& header) {
   Landing landing;
   landing.data = incoming->data.data();
   incoming->landing_ns = NowOn(timeline_);
+  landing.keeps = header.kind == Kind::kPush;
   landing.context = incoming.release();
   return landing;
 }
@@ -116,6 +119,7 @@ Landing SummationServer::Land(Peer* peer, const Header& header) {
 void SummationServer::Arrived(Peer* peer, const Header& header,
                               const Landing& landing) {
   std::unique_ptr<Incoming> incoming(static_cast<Incoming*>(landing.context));
+  if (landing.kept != nullptr) incoming->data = std::move(*landing.kept);
   const uint32_t rank = peer->name().index;
   const Key key = header.key;
   if (header.kind == Kind::kDeclare) {

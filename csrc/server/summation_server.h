@@ -18,6 +18,7 @@
 #include "csrc/base/config.h"
 #include "csrc/base/timeline.h"
 #include "csrc/memory/buffer_pool.h"
+#include "csrc/memory/shared_region.h"
 #include "csrc/server/reduce_pool.h"
 #include "csrc/transport/transport.h"
 
@@ -31,8 +32,10 @@ struct ServerCounters {
 
 class SummationServer {
  public:
-  // `timeline` outlives the server; null: nothing is recorded.
-  explicit SummationServer(const Config& config, Timeline* timeline = nullptr);
+  // `timeline` outlives the server; null: nothing is recorded. What the server
+  // receives and sends lies in `region`, if there is one.
+  explicit SummationServer(const Config& config, Timeline* timeline = nullptr,
+                           std::shared_ptr<SharedRegion> region = nullptr);
   ~SummationServer();
 
   void Start(uint32_t membership_epoch);

@@ -39,6 +39,12 @@ const char* Name(Kind kind) {
       return "time";
     case Kind::kPing:
       return "ping";
+    case Kind::kShare:
+      return "offer of shared memory";
+    case Kind::kShared:
+      return "consent to share memory";
+    case Kind::kReturned:
+      return "return of memory";
   }
   return "unknown";
 }

@@ -26,6 +26,7 @@
 
 #include "csrc/base/config.h"
 #include "csrc/base/status.h"
+#include "csrc/memory/buffer_pool.h"
 #include "csrc/wire/header.h"
 
 namespace byteps {
@@ -61,6 +62,12 @@ struct Landing {
   // Handed back to Arrived, so that the receiver finds its own bookkeeping
   // without a map; the transport does not look at it.
   void* context = nullptr;
+  // In: a payload in shared memory need not be copied to `data`. Out, if that
+  // is so: the payload, read only, which Arrived may keep (move away). The
+  // sender gets its memory back with the buffer's end, which may come after
+  // the transport's.
+  bool keeps = false;
+  Buffer* kept = nullptr;
 };
 
 // What the transport tells its user. All calls come one at a time from the

@@ -25,6 +25,9 @@ bool IsKind(uint16_t kind) {
     case Kind::kAskTime:
     case Kind::kTime:
     case Kind::kPing:
+    case Kind::kShare:
+    case Kind::kShared:
+    case Kind::kReturned:
       return true;
   }
   return false;
@@ -48,7 +51,7 @@ void Encode(const Header& header, uint8_t* out) {
   out = Put(out, header.key.tensor);
   out = Put(out, header.round);
   out = Put(out, header.key.partition);
-  out = Put(out, uint32_t{0});
+  out = Put(out, uint32_t{header.in_place});
   out = Put(out, header.payload_bytes);
   Put(out, header.place);
 }
@@ -57,20 +60,21 @@ Result<Header> DecodeHeader(const uint8_t* in) {
   ByteReader reader(in, Header::kBytes);
   Header header;
   uint16_t kind = 0;
-  uint32_t reserved = 0;
+  uint32_t in_place = 0;
   reader.Number(&kind);
   reader.Number(&header.flags);
   reader.Number(&header.membership_epoch);
   reader.Number(&header.key.tensor);
   reader.Number(&header.round);
   reader.Number(&header.key.partition);
-  reader.Number(&reserved);
+  reader.Number(&in_place);
   reader.Number(&header.payload_bytes);
   reader.Number(&header.place);
   if (!IsKind(kind)) {
     return InvalidArgument("a message of unknown kind " + std::to_string(kind));
   }
   header.kind = static_cast<Kind>(kind);
+  header.in_place = in_place != 0;
   return header;
 }
 

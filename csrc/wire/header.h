@@ -31,8 +31,11 @@ enum class Kind : uint16_t {
   kLost = 19,     // payload: LossBody; somebody is gone
   kAskTime = 20,  // to the coordinator; payload: TimeBody without an answer
   kTime = 21,     // its answer; payload: TimeBody
-  // Liveness, inside the transport only.
-  kPing = 32,
+  // Inside the transport only.
+  kPing = 32,      // liveness
+  kShare = 33,     // payload: where to show the sender a region
+  kShared = 34,    // the region is mapped: payloads may stay in it
+  kReturned = 35,  // the payload at `place` is read
 };
 
 struct Key {
@@ -60,8 +63,9 @@ struct Header {
   Key key;  // tensor, then round stands between tensor and partition
   uint64_t round = 0;
   uint64_t payload_bytes = 0;
-  // For transports whose payloads stay in place (shared memory): offset of
-  // the payload in the sender's region. 0 on the others.
+  // The payload does not follow, it stays at offset `place` of the memory that
+  // the sender shares with this peer. Transports set both.
+  bool in_place = false;
   uint64_t place = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "csrc/base/clock.h"
+#include "csrc/base/log.h"
 #include "csrc/transport/describe.h"
 
 namespace byteps {
@@ -28,19 +29,50 @@ constexpr int64_t kBoundMs = 10;
 // the transport's thread goes on instead.
 constexpr int kMaxDepth = 4;
 thread_local int t_depth = 0;
+// Less is not worth a place in shared memory.
+constexpr uint64_t kLeastShared = 4096;
+constexpr uint64_t kMaxOfferBytes = 512;
+
+// A payload in the peer's region. Its end tells the peer.
+class Borrowed final : public BufferSource {
+ public:
+  Borrowed(std::shared_ptr<const PeerRegion> region, uint64_t place,
+           std::shared_ptr<std::atomic<TcpPeer*>> owner)
+      : region_(std::move(region)), place_(place), owner_(std::move(owner)) {}
+
+  void GiveBack(uint8_t*, size_t) override {
+    if (TcpPeer* peer = owner_->load()) {
+      Header header;
+      header.kind = Kind::kReturned;
+      header.place = place_;
+      peer->Send(header, nullptr, nullptr);
+    }
+    delete this;
+  }
+
+ private:
+  const std::shared_ptr<const PeerRegion> region_;
+  const uint64_t place_;
+  const std::shared_ptr<std::atomic<TcpPeer*>> owner_;
+};
 
 }  // namespace
 
 TcpPeer::TcpPeer(Transport* transport, PeerOwner* owner, Poller* poller,
-                 Receiver* receiver, const Config& config,
-                 const ProcessName& name, const std::string& address)
+                 Receiver* receiver, RegionExchange* exchange,
+                 const Config& config, const ProcessName& name,
+                 const std::string& address)
     : Peer(transport, name, Label(name, address)),
       owner_(owner),
       poller_(poller),
       receiver_(receiver),
+      exchange_(exchange),
       max_message_bytes_(config.max_message_bytes),
       timeout_ms_(config.failure_timeout_ms),
-      liveness_(config.failure_timeout_ms, NowMs()) {}
+      liveness_(config.failure_timeout_ms, NowMs()),
+      self_(std::make_shared<std::atomic<TcpPeer*>>(this)) {}
+
+TcpPeer::~TcpPeer() { self_->store(nullptr); }
 
 std::string TcpPeer::progress() const {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -72,6 +104,27 @@ int TcpPeer::Open(Socket socket) {
 
 void TcpPeer::Send(const Header& header, const void* payload,
                    StatusCallback sent) {
+  Header wire = header;
+  Shown shown;
+  if (sees_region_.load() && header.payload_bytes >= kLeastShared) {
+    SharedRegion* region = exchange_->region();
+    const void* where = payload;
+    if (!region->Contains(payload)) {
+      // Without room it goes over the connection: nothing here may wait for
+      // what the peer does, which may wait for others.
+      where = nullptr;
+      if (region->Take(header.payload_bytes, &shown.copy)) {
+        std::memcpy(shown.copy.data(), payload, header.payload_bytes);
+        where = shown.copy.data();
+      }
+    }
+    if (where != nullptr) {
+      wire.in_place = true;
+      wire.place = region->PlaceOf(where);
+      region->shown_bytes.fetch_add(header.payload_bytes,
+                                    std::memory_order_relaxed);
+    }
+  }
   std::unique_lock<std::mutex> lock(mutex_);
   if (state_ != State::kOpen) {
     Status why = end_;
@@ -85,11 +138,17 @@ void TcpPeer::Send(const Header& header, const void* payload,
     return;
   }
   QueuedSend& message = queue_.PushBack();
-  Encode(header, message.header);
+  Encode(wire, message.header);
   message.payload = static_cast<const uint8_t*>(payload);
-  message.payload_bytes = header.payload_bytes;
+  message.payload_bytes = wire.in_place ? 0 : wire.payload_bytes;
   message.written = 0;
-  message.sent = std::move(sent);
+  if (wire.in_place && shown.copy.empty()) {
+    message.sent = nullptr;
+    shown.sent = std::move(sent);
+  } else {
+    message.sent = std::move(sent);
+  }
+  if (wire.in_place) shown_.emplace(wire.place, std::move(shown));
   if (writing_ || armed_ || send_error_ != 0) return;
   if (t_depth >= kMaxDepth) {
     armed_ = true;
@@ -308,11 +367,32 @@ Status TcpPeer::BeginMessage(const uint8_t* bytes) {
                   " of " + std::to_string(size) + " bytes, more than " +
                   std::to_string(max_message_bytes_));
   }
-  if (header_.kind == Kind::kPing) {
-    if (size == 0) return OkStatus();
-    return Reason("broke the protocol: it sent a ping of " +
-                  std::to_string(size) + " bytes");
+  switch (header_.kind) {
+    case Kind::kPing:
+    case Kind::kShared:
+    case Kind::kReturned:
+      if (size > 0 || header_.in_place) {
+        return Reason("broke the protocol: it sent a " +
+                      std::string(Name(header_.kind)) + " of " +
+                      std::to_string(size) + " bytes");
+      }
+      // Who was never asked has nothing to return, nor anything to see.
+      if (header_.kind == Kind::kShared) sees_region_.store(offered_);
+      if (header_.kind == Kind::kReturned) Returned(header_.place);
+      return OkStatus();
+    case Kind::kShare:
+      if (size == 0 || size > kMaxOfferBytes || header_.in_place) {
+        return Reason("broke the protocol: it sent an offer of " +
+                      std::to_string(size) + " bytes");
+      }
+      offer_.resize(size);
+      payload_at_ = offer_.data();
+      payload_left_ = size;
+      return OkStatus();
+    default:
+      break;
   }
+  if (header_.in_place) return TakePayloadInPlace();
   landing_ = receiver_->Land(this, header_);
   if (!landing_.accept) {
     return Reason("broke the protocol: its " + Describe(header_) + " of " +
@@ -326,8 +406,86 @@ Status TcpPeer::BeginMessage(const uint8_t* bytes) {
 }
 
 void TcpPeer::Arrived() {
+  if (header_.kind == Kind::kShare) return TakeOffer();
   in_message_ = false;
   receiver_->Arrived(this, header_, landing_);
+}
+
+// ---- Shared memory
+
+void TcpPeer::OfferToShare() {
+  ShareOffer offer;
+  if (!exchange_->works() || !exchange_->MakeOffer(&offer)) return;
+  asked_ = true;
+  ticket_ = offer.ticket;
+  auto body = std::make_shared<const std::vector<uint8_t>>(Encode(offer));
+  Header header;
+  header.kind = Kind::kShare;
+  header.payload_bytes = body->size();
+  Send(header, body->data(), [body](Status) {});
+}
+
+void TcpPeer::TakeOffer() {
+  if (!exchange_->works() || offered_) return;
+  const Result<ShareOffer> offer =
+      DecodeShareOffer(offer_.data(), offer_.size());
+  const int error = offer.ok() ? exchange_->Show(offer.value()) : EBADMSG;
+  offered_ = error == 0;
+  if (!offered_) {
+    LogDebug(label_ + " shares no memory with this process: " +
+             (error == EXDEV ? "it is elsewhere" : ErrorText(error)));
+  }
+}
+
+void TcpPeer::TakeRegion(int fd) {
+  asked_ = false;
+  std::string why;
+  region_ = PeerRegion::Map(fd, &why);
+  if (region_ == nullptr) {
+    LogDebug("the memory of " + label_ + " is of no use: " + why);
+    return;
+  }
+  Header header;
+  header.kind = Kind::kShared;
+  Send(header, nullptr, nullptr);
+}
+
+Status TcpPeer::TakePayloadInPlace() {
+  const uint64_t size = header_.payload_bytes;
+  uint8_t* data =
+      region_ == nullptr ? nullptr : region_->At(header_.place, size);
+  if (data == nullptr) {
+    return Reason("broke the protocol: its " + Describe(header_) +
+                  " is not in the memory it shares");
+  }
+  // Read or not, the peer gets it back at the end of this scope, or with what
+  // the receiver keeps.
+  Buffer payload(new Borrowed(region_, header_.place, self_), data, size, size,
+                 true);
+  landing_ = receiver_->Land(this, header_);
+  if (!landing_.accept) {
+    return Reason("broke the protocol: its " + Describe(header_) + " of " +
+                  std::to_string(size) + " bytes was not expected");
+  }
+  if (landing_.keeps) {
+    landing_.kept = &payload;
+  } else if (landing_.data != nullptr) {
+    std::memcpy(landing_.data, data, size);
+  }
+  receiver_->Arrived(this, header_, landing_);
+  return OkStatus();
+}
+
+void TcpPeer::Returned(uint64_t place) {
+  Shown shown;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto it = shown_.find(place);
+    if (it == shown_.end()) return;
+    shown = std::move(it->second);
+    shown_.erase(it);
+  }
+  if (shown.sent) shown.sent(OkStatus());
 }
 
 void TcpPeer::TakeIn(const uint8_t* data, size_t bytes) {
@@ -434,9 +592,16 @@ bool TcpPeer::FinishEnd() {
   if (in_flight_.load() != 0) return false;
   told_ = true;
   SendQueue unsent;
+  std::multimap<uint64_t, Shown> shown;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     std::swap(unsent, queue_);
+    std::swap(shown, shown_);
+  }
+  for (auto& entry : shown) {
+    // It may only have been slow, and yet read this.
+    exchange_->region()->Retire(entry.first);
+    if (entry.second.sent) entry.second.sent(why_);
   }
   while (!unsent.empty()) {
     StatusCallback sent = unsent.PopFront();

@@ -12,14 +12,18 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "csrc/base/config.h"
 #include "csrc/base/status.h"
+#include "csrc/memory/shared_region.h"
 #include "csrc/transport/liveness.h"
 #include "csrc/transport/tcp/poller.h"
+#include "csrc/transport/tcp/region_exchange.h"
 #include "csrc/transport/tcp/send_queue.h"
 #include "csrc/transport/tcp/socket.h"
 #include "csrc/transport/transport.h"
@@ -41,8 +45,9 @@ class PeerOwner {
 class TcpPeer final : public Peer, public Source {
  public:
   TcpPeer(Transport* transport, PeerOwner* owner, Poller* poller,
-          Receiver* receiver, const Config& config, const ProcessName& name,
-          const std::string& address);
+          Receiver* receiver, RegionExchange* exchange, const Config& config,
+          const ProcessName& name, const std::string& address);
+  ~TcpPeer() override;
 
   // Any thread.
   void Send(const Header& header, const void* payload, StatusCallback sent);
@@ -55,6 +60,13 @@ class TcpPeer final : public Peer, public Source {
   // Bytes that came together with the end of the greeting.
   void TakeIn(const uint8_t* data, size_t bytes);
   void Ready(uint32_t events) override;
+  // Asks the peer to show its region.
+  void OfferToShare();
+  bool HasTicket(const Ticket& ticket) const {
+    return asked_ && ticket == ticket_;
+  }
+  // The peer's region, which it has shown. Takes `fd`.
+  void TakeRegion(int fd);
   // Looks for bytes, or the end, that no event has told of yet.
   void ReadNow();
   void CheckLiveness(int64_t now_ms);
@@ -79,6 +91,9 @@ class TcpPeer final : public Peer, public Source {
   Status Parse();
   Status BeginMessage(const uint8_t* bytes);
   void Arrived();
+  Status TakePayloadInPlace();
+  void TakeOffer();
+  void Returned(uint64_t place);
   void ReadAndReport(int turns);
   // mutex_ held by `lock`, released on return; writing_ and in_flight_ are set.
   void Write(std::unique_lock<std::mutex>* lock);
@@ -87,15 +102,23 @@ class TcpPeer final : public Peer, public Source {
   Status Reason(const std::string& what) const;
   Status EndOfStream(int error) const;
 
+  // A payload in this process's region, which the peer may read.
+  struct Shown {
+    Buffer copy;          // of the payload, or …
+    StatusCallback sent;  // … it lies there by itself until this is called
+  };
+
   PeerOwner* const owner_;
   Poller* const poller_;
   Receiver* const receiver_;
+  RegionExchange* const exchange_;
   const uint64_t max_message_bytes_;
   const int64_t timeout_ms_;
 
   std::atomic<bool> end_expected_{false};
   std::atomic<bool> closing_{false};
   std::atomic<bool> ending_{false};
+  std::atomic<bool> sees_region_{false};  // the peer has ours mapped
   // Threads between becoming the writer and the return of the callbacks.
   std::atomic<int> in_flight_{0};
   std::atomic<int64_t> sent_ms_{0};
@@ -111,6 +134,7 @@ class TcpPeer final : public Peer, public Source {
   bool bounded_ = false;    // guarded by mutex_; see BoundQueue
   int64_t bounded_ms_ = 0;  // guarded by mutex_; when that was last looked at
   int send_error_ = 0;      // guarded by mutex_
+  std::multimap<uint64_t, Shown> shown_;    // by place; guarded by mutex_
   std::string progress_ = "not tried yet";  // guarded by mutex_
 
   // The transport's thread only; socket_ also for the writer, which in_flight_
@@ -126,6 +150,13 @@ class TcpPeer final : public Peer, public Source {
   Landing landing_;
   uint8_t* payload_at_ = nullptr;  // null: discard
   uint64_t payload_left_ = 0;
+  bool asked_ = false;    // and has not shown it yet
+  bool offered_ = false;  // the peer was shown ours
+  Ticket ticket_{};
+  std::vector<uint8_t> offer_;
+  std::shared_ptr<const PeerRegion> region_;
+  // Whom to tell that a payload is read; null once this is gone.
+  std::shared_ptr<std::atomic<TcpPeer*>> self_;
   Status why_;
   bool told_ = false;
 };

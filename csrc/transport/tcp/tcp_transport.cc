@@ -1,5 +1,7 @@
 #include "csrc/transport/tcp/tcp_transport.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -13,6 +15,7 @@
 #include "csrc/transport/fork_safe.h"
 #include "csrc/transport/tcp/greeter.h"
 #include "csrc/transport/tcp/poller.h"
+#include "csrc/transport/tcp/region_exchange.h"
 #include "csrc/transport/tcp/socket.h"
 #include "csrc/transport/tcp/tcp_peer.h"
 
@@ -25,7 +28,8 @@ constexpr int64_t kNever = Greeter::kNever;
 // threads reach it through commands_ and the poller's Wake.
 class TcpTransport final : private PeerOwner, private GreeterOwner {
  public:
-  TcpTransport(Transport* self, const Config& config, Receiver* receiver);
+  TcpTransport(Transport* self, const Config& config, Receiver* receiver,
+               std::shared_ptr<SharedRegion> region);
   ~TcpTransport() override;
 
   Status Listen(const std::string& address);
@@ -50,6 +54,7 @@ class TcpTransport final : private PeerOwner, private GreeterOwner {
                 const std::vector<uint8_t>& rest) override;
   void Refused(TcpPeer* dialed, const std::string& why) override;
   TcpPeer* FindActive(const ProcessName& name) const;
+  void TakeRegion(const Ticket& ticket, int fd);
 
   void Broken(TcpPeer* peer, const Status& why) override;
   void NeedAttention() override;  // any thread
@@ -62,6 +67,7 @@ class TcpTransport final : private PeerOwner, private GreeterOwner {
   Receiver* const receiver_;
   Poller poller_;
   Greeter greeter_;
+  RegionExchange exchange_;
 
   std::mutex mutex_;
   std::vector<std::function<void()>> commands_;  // guarded by mutex_
@@ -81,11 +87,15 @@ class TcpTransport final : private PeerOwner, private GreeterOwner {
 };
 
 TcpTransport::TcpTransport(Transport* self, const Config& config,
-                           Receiver* receiver)
+                           Receiver* receiver,
+                           std::shared_ptr<SharedRegion> region)
     : self_(self),
       config_(config),
       receiver_(receiver),
-      greeter_(config, &poller_, this) {
+      greeter_(config, &poller_, this),
+      exchange_(
+          std::move(region), &poller_,
+          [this](const Ticket& ticket, int fd) { TakeRegion(ticket, fd); }) {
   if (poller_.status().ok()) {
     thread_ = std::make_unique<Thread>("bps-tcp", [this] { Run(); });
   }
@@ -105,7 +115,7 @@ TcpPeer* TcpTransport::NewPeer(const ProcessName& name,
                                const std::string& address) {
   PeerOwner* owner = this;
   auto peer = std::make_unique<TcpPeer>(self_, owner, &poller_, receiver_,
-                                        config_, name, address);
+                                        &exchange_, config_, name, address);
   TcpPeer* raw = peer.get();
   std::lock_guard<std::mutex> lock(mutex_);
   peers_.push_back(std::move(peer));
@@ -217,6 +227,7 @@ int TcpTransport::Connected(TcpPeer* dialed, const ProcessName& name,
       liveness_ms_, NowMs() + Liveness::IntervalMs(config_.failure_timeout_ms));
   due_ms_ = std::min(due_ms_, liveness_ms_);
   receiver_->Joined(peer);
+  peer->OfferToShare();
   if (!rest.empty()) peer->TakeIn(rest.data(), rest.size());
   return 0;
 }
@@ -233,6 +244,13 @@ TcpPeer* TcpTransport::FindActive(const ProcessName& name) const {
     if (peer->name() == name) return peer;
   }
   return nullptr;
+}
+
+void TcpTransport::TakeRegion(const Ticket& ticket, int fd) {
+  for (TcpPeer* peer : active_) {
+    if (!peer->ending() && peer->HasTicket(ticket)) return peer->TakeRegion(fd);
+  }
+  close(fd);
 }
 
 // ---- The transport's thread: ends
@@ -287,9 +305,11 @@ void TcpTransport::CloseNow() {
 
 }  // namespace
 
-std::unique_ptr<Transport> MakeTcpTransport(const Config& config,
-                                            Receiver* receiver) {
-  return std::make_unique<ForkSafe<TcpTransport>>(config, receiver);
+std::unique_ptr<Transport> MakeTcpTransport(
+    const Config& config, Receiver* receiver,
+    std::shared_ptr<SharedRegion> region) {
+  return std::make_unique<ForkSafe<TcpTransport>>(config, receiver,
+                                                  std::move(region));
 }
 
 }  // namespace byteps

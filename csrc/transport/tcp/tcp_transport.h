@@ -12,14 +12,18 @@
 #include <memory>
 
 #include "csrc/base/config.h"
+#include "csrc/memory/shared_region.h"
 #include "csrc/transport/transport.h"
 
 namespace byteps {
 
 // `receiver` must outlive the transport. Close may take longer than its timeout
 // while a host name is being looked up.
-std::unique_ptr<Transport> MakeTcpTransport(const Config& config,
-                                            Receiver* receiver);
+// With a `region` the payloads for peers on this host stay in it; see
+// docs/design/0008-shared-memory.md.
+std::unique_ptr<Transport> MakeTcpTransport(
+    const Config& config, Receiver* receiver,
+    std::shared_ptr<SharedRegion> region = nullptr);
 
 }  // namespace byteps
 

@@ -43,6 +43,16 @@ class TcpWorld final : public World {
   }
 };
 
+class SharedMemoryWorld final : public World {
+ public:
+  std::unique_ptr<Transport> Make(const Config& config,
+                                  Receiver* receiver) override {
+    // Small enough that some payloads find no room.
+    return MakeTcpTransport(config, receiver,
+                            SharedRegion::Make(4 << 20).value());
+  }
+};
+
 struct Candidate {
   const char* name;
   std::unique_ptr<World> (*make)();
@@ -745,6 +755,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Candidate{"tcp",
                                 []() -> std::unique_ptr<World> {
                                   return std::make_unique<TcpWorld>();
+                                }},
+                      Candidate{"shared_memory",
+                                []() -> std::unique_ptr<World> {
+                                  return std::make_unique<SharedMemoryWorld>();
                                 }}),
     [](const ::testing::TestParamInfo<Candidate>& info) {
       return std::string(info.param.name);
