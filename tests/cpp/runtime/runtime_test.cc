@@ -180,7 +180,7 @@ TEST_P(RuntimeTest, SumsAreExactForEverySize) {
 }
 
 TEST_P(RuntimeTest, EveryProcessRecordsItsPartIntoOneFolder) {
-  Job job(GetParam().first, GetParam().second);
+  Job job(GetParam());
   char folder[] = "/tmp/byteps-runtime-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
   job.base_.timeline = folder;
