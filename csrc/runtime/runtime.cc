@@ -152,8 +152,9 @@ void Runtime::ReportReadyIfConnected() {
   Peer* coordinator = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    const bool self_missing =
-        loopback_ != nullptr && peers_.count(config_.self) == 0;
+    // Others may be connected before this process is to itself.
+    const bool self_missing = client_ != nullptr && server_ != nullptr &&
+                              peers_.count(config_.self) == 0;
     if (ready_sent_ || self_missing || !failure_.ok() ||
         !membership_.Absent(required_).empty()) {
       return;
