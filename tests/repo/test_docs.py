@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from sources import ROOT, files, place
+from repo.sources import ROOT, files, place
 
 
 def test_configuration_is_what_config_says():

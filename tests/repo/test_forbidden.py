@@ -4,7 +4,8 @@ import ast
 import re
 
 import pytest
-from sources import code_lines, files, native_files, place
+
+from repo.sources import code_lines, files, native_files, place
 
 NATIVE = {
     "detach": r"\bdetach\s*\(",

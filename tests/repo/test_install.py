@@ -11,7 +11,8 @@ import sys
 import sysconfig
 
 import pytest
-from sources import ROOT
+
+from repo.sources import ROOT
 
 pytestmark = pytest.mark.long
 

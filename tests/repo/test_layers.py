@@ -3,7 +3,8 @@
 import re
 
 import pytest
-from sources import files, native_files, place
+
+from repo.sources import files, native_files, place
 
 # What each folder may include besides itself.
 _PARTS = {"base", "wire", "memory", "device"}

@@ -4,7 +4,8 @@ import importlib.util
 import re
 
 import pytest
-from sources import ROOT
+
+from repo.sources import ROOT
 
 
 @pytest.fixture
