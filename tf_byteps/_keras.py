@@ -158,7 +158,7 @@ def step(strategy: tf.distribute.Strategy, fn: Any, args: Any) -> Iterator[None]
         yield
         return
     # Those of a distributed dataset have agreed on what is known of their sizes.
-    agreed = any(map(_extended.is_per_replica, tf.nest.flatten(args)))
+    agreed = any(map(_extended.is_taken_in_graph, tf.nest.flatten(args)))
     with _batch.shared(_extended.local_value(args), agreed):
         yield
 
