@@ -90,16 +90,31 @@ def current() -> Share | None:
 
 
 @contextlib.contextmanager
-def shared(value: Any, agreed: bool) -> Iterator[None]:
+def sizes_agreed() -> Iterator[None]:
+    """What is traced in the block takes its batches from a distributed dataset.
+
+    Then a size that the trace knows is that of all workers. A function's arguments,
+    and eager tensors, tell the size of this worker's part.
+    """
+    outer = getattr(_steps, "agreed", False)
+    _steps.agreed = True
+    try:
+        yield
+    finally:
+        _steps.agreed = outer
+
+
+@contextlib.contextmanager
+def shared(value: Any) -> Iterator[None]:
     """During the block the workers share a batch; `value` is this worker's part.
 
     Args:
         value: A nested structure of tensors, samples first. Without any tensor that
             has samples nothing is shared.
-        agreed: Whether a size that the trace knows is that of all workers.
     """
     size = _num_samples(value)
     outer = current()
+    agreed = getattr(_steps, "agreed", False)
     share = _steps.current = None if size is None else Share(size, agreed)
     try:
         yield

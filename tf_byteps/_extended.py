@@ -63,18 +63,6 @@ def is_distributed(variable: Any) -> bool:
     return isinstance(variable, values.DistributedVariable)
 
 
-def is_taken_in_graph(value: Any) -> bool:
-    """Whether the graph takes a value, of each replica, from a dataset.
-
-    Then its shape is what all workers know. Of a function's arguments, and eagerly,
-    each knows that of its own.
-    """
-    return isinstance(value, values.PerReplica) and all(
-        tf.is_symbolic_tensor(part) and part.op.type != "Placeholder"
-        for part in tf.nest.flatten(value.values[0], expand_composites=True)
-    )
-
-
 def local_value(value: Any) -> Any:
     """This replica's part of a structure whose values may be distributed."""
 

@@ -157,9 +157,7 @@ def step(strategy: tf.distribute.Strategy, fn: Any, args: Any) -> Iterator[None]
     if not _is_global(job):
         yield
         return
-    # Those of a distributed dataset have agreed on what is known of their sizes.
-    agreed = any(map(_extended.is_taken_in_graph, tf.nest.flatten(args)))
-    with _batch.shared(_extended.local_value(args), agreed):
+    with _batch.shared(_extended.local_value(args)):
         yield
 
 
@@ -450,10 +448,7 @@ def _make_function(own: Callable, self: Any, step_function: Callable) -> Callabl
 
     def unrolled(iterator: Any) -> Any:
         most = self.steps_per_execution
-        is_distributed = isinstance(iterator, tf.distribute.DistributedIterator)
-        if most == 1 or not is_distributed:
-            return function(iterator)
-        count = _extended.take_steps(iterator, most)
+        count = None if most == 1 else _extended.take_steps(iterator, most)
         if count is None:
             return function(iterator)
         if count == 0:
@@ -464,7 +459,13 @@ def _make_function(own: Callable, self: Any, step_function: Callable) -> Callabl
             outputs = steps(iterator, 1)
         return outputs
 
-    return unrolled
+    def run_function(iterator: Any) -> Any:
+        if not isinstance(iterator, tf.distribute.DistributedIterator):
+            return function(iterator)
+        with _batch.sizes_agreed():
+            return unrolled(iterator)
+
+    return run_function
 
 
 def reduce_per_replica(
