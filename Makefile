@@ -153,7 +153,7 @@ fixed_addresses = $$(setarch -R true 2>/dev/null && echo setarch -R)
 
 # --- how it reads --------------------------------------------------------------
 
-CPP_FILES = $(shell find csrc tf_ops tests -name '*.cc' -o -name '*.h')
+CPP_FILES = $(shell find csrc tf_ops tests benchmarks -name '*.cc' -o -name '*.h')
 
 .PHONY: lint
 lint: $(VENV)/.lint-tools
