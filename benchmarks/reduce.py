@@ -11,10 +11,11 @@ def add_arguments(parser):
 
 
 def run(options, report):
-    rounds = 5 if options.quick else options.rounds
+    count = 5 if options.quick else options.rounds
     program = jobs.build() / "bench_reduce"
-    printed = subprocess.check_output([program, str(rounds)], text=True)
-    columns = zip(*(map(float, line.split()) for line in printed.splitlines()))
+    printed = subprocess.check_output([program, str(count)], text=True)
+    rounds = (map(float, line.split()) for line in printed.splitlines())
+    columns = zip(*rounds, strict=True)
     copy, float32, float16, bfloat16 = map(statistics.median, columns)
     report.measurements.append(
         {"memcpy": copy, "float32": float32, "float16": float16, "bfloat16": bfloat16}

@@ -9,6 +9,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+
 from contestants.serve import PERIOD, elements_and_pack, serve
 
 

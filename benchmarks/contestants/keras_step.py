@@ -5,6 +5,7 @@ import sys
 import keras
 import numpy as np
 import tensorflow as tf
+
 from contestants.serve import serve
 
 _VOCABULARY, _WIDTH, _LENGTH = 42000, 256, 100

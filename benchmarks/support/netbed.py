@@ -11,6 +11,7 @@ Needs root, iproute2 and the kernel's veth, bridge and tbf; `Loopback` needs not
 and limits nothing.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -231,10 +232,8 @@ def _end_processes(namespaces, number, patience):
         if not pids:
             return
         for pid in pids:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-            except ProcessLookupError:
-                pass
         time.sleep(0.05)
 
 
