@@ -13,14 +13,16 @@ def serve(prepare):
         prepare: Called with a new task; returns what does one step of it.
     """
     print("ready", flush=True)
-    last = step = None
+    prepared = {}
     for line in sys.stdin:
         steps, _, task = line.strip().partition(" ")
-        if task != last:
-            step = prepare(task)
-            last = task
+        if task not in prepared:
+            # A set may be asked for in two packings in turns; more is not kept.
+            for old in list(prepared)[:-1]:
+                del prepared[old]
+            prepared[task] = prepare(task)
         for _ in range(int(steps)):
-            step()
+            prepared[task]()
         print("done", flush=True)
 
 
