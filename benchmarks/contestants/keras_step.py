@@ -27,7 +27,7 @@ def vgg():
 
 
 def transformer():
-    """A large Embedding, 43 MB, of which a batch uses 3 MB of rows, and a small block."""
+    """An Embedding of 43 MB, of which a batch uses 3 MB of rows, and a small block."""
     layers = keras.layers
     tokens = layers.Input((_LENGTH,), dtype="int32")
     x = layers.Embedding(_VOCABULARY, _WIDTH)(tokens)
