@@ -11,7 +11,7 @@ import sys
 from support import performance
 from support.report import Report
 
-NAMES = ("reduce", "one_host", "network", "keras_step", "idle")
+NAMES = ("reduce", "one_host", "network", "keras_step", "timeline", "idle")
 
 
 def main():

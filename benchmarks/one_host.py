@@ -32,6 +32,7 @@ def _large(report, rounds):
         contestants = {
             "sockets": start(jobs.sockets(bed, 2, 1)),
             "core": start(jobs.core(bed, 2, 1)),
+            "core, TCP": start(jobs.core(bed, 2, 1, shared_memory=0)),
             "tf_byteps": start(
                 jobs.tensorflow(bed, 2, 1, "contestants.push_pull", "tf_byteps")
             ),
@@ -48,10 +49,12 @@ def _large(report, rounds):
             "of CPU",
             flush=True,
         )
-    plain, core, public = measured.values()
+    plain, core, tcp, public = measured.values()
     row = report.row
     row("64 MB: time of plain sockets'", core.seconds / plain.seconds, 0.2, True)
     row("64 MB: CPU of plain sockets'", core.cpu_seconds / plain.cpu_seconds, 0.2, True)
+    row("64 MB over TCP: time", tcp.seconds / plain.seconds)
+    row("64 MB over TCP: CPU", tcp.cpu_seconds / plain.cpu_seconds)
     row("64 MB, tf_byteps.push_pull: time", public.seconds / plain.seconds)
     row("64 MB, tf_byteps.push_pull: CPU", public.cpu_seconds / plain.cpu_seconds)
 

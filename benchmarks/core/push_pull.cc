@@ -3,7 +3,7 @@
 //   bench_push_pull worker|server INDEX WORKERS SERVERS [NAME=VALUE...]
 //
 // WORKERS and SERVERS are addresses with commas between them; the settings are
-// mixed, partition_bytes and credit_bytes.
+// mixed, partition_bytes, credit_bytes and shared_memory.
 #include <condition_variable>
 #include <cstdint>
 #include <iostream>
@@ -34,6 +34,8 @@ bool Set(const std::string& setting, Config* config) {
     config->partition_bytes = value;
   } else if (name == "credit_bytes") {
     config->credit_bytes = value;
+  } else if (name == "shared_memory") {
+    config->shared_memory = value != 0;
   } else {
     return false;
   }

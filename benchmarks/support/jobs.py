@@ -237,7 +237,7 @@ def gloo(bed, n):
     return _ready(job)
 
 
-def tensorflow(bed, n, k, *script):
+def tensorflow(bed, n, k, *script, **environment):
     """A script in TensorFlow that finds its cluster in TF_CONFIG."""
     workers, servers = _addresses(bed, n, k)
     token = secrets.token_hex(8)
@@ -257,6 +257,7 @@ def tensorflow(bed, n, k, *script):
                 [sys.executable, *arguments],
                 TF_CONFIG=json.dumps(tf_config),
                 TF_BYTEPS_JOB_TOKEN=token,
+                **environment,
             )
     return _ready(job)
 

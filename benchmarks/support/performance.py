@@ -7,13 +7,14 @@ import subprocess
 from support.jobs import BENCHMARKS, OUTPUT, TORCH
 from support.report import Row
 
-ORDER = ("network", "keras_step", "one_host", "reduce", "idle")
+ORDER = ("network", "keras_step", "one_host", "reduce", "timeline", "idle")
 
 _TITLES = {
     "network": "Push-pull between hosts",
     "keras_step": "Keras training steps",
     "one_host": "Processes of one host",
     "reduce": "The summation kernel",
+    "timeline": "Recording a timeline",
     "idle": "Idle processes",
 }
 _HEAD = """# Performance
