@@ -3,7 +3,8 @@
 import runpy
 
 import pytest
-from sources import ROOT
+
+from repo.sources import ROOT
 
 sizes = runpy.run_path(str(ROOT / "benchmarks/support/gradient_sets.py"))["sizes"]
 
