@@ -15,7 +15,7 @@ GOALS = {"vgg": 1.7, "transformer": 1.3}
 
 def add_arguments(parser):
     parser.add_argument("--models", nargs="+", choices=GOALS, default=list(GOALS))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
 
 
 def run(options, report):

@@ -15,7 +15,7 @@ SERVERS = 8
 
 
 def add_arguments(parser):
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
 
 
 def run(options, report):

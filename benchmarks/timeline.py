@@ -13,7 +13,7 @@ SCRIPT = ("contestants.push_pull", "tf_byteps")
 
 
 def add_arguments(parser):
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--partition-bytes", type=int, nargs="+", default=[4096000])
 
 
