@@ -6,11 +6,12 @@
 #   make sanitize   C++ tests under ASan+UBSan, then under TSan
 #   make lint       ruff and clang-format; `make format` mends what they find
 #   make docs       docs/configuration.md from tf_byteps/config.py
-#   make bench      benchmarks/
+#   make bench      benchmarks/; one of them: make bench BENCH="network --help"
 #   make clean      removes what was built; `make distclean` the venv too
 #
 # VENV=folder; PYTHON=python3.12; TENSORFLOW=tensorflow==2.21.* for the GPU wheel;
-# PYTEST_ARGS, GTEST_ARGS and CMAKE_ARGS are passed on.
+# PYTEST_ARGS, GTEST_ARGS, CMAKE_ARGS and BENCH are passed on. BENCH_PACKAGES= leaves
+# out what the benchmarks compare with.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -23,6 +24,8 @@ VENV ?= .venv
 TENSORFLOW ?= tensorflow-cpu==2.21.*
 PYTEST_ARGS ?=
 GTEST_ARGS ?=
+BENCH ?=
+BENCH_PACKAGES ?= torch matplotlib
 export CMAKE_ARGS ?=
 
 BIN := $(VENV)/bin
@@ -153,7 +156,7 @@ fixed_addresses = $$(setarch -R true 2>/dev/null && echo setarch -R)
 
 # --- how it reads --------------------------------------------------------------
 
-CPP_FILES = $(shell find csrc tf_ops tests -name '*.cc' -o -name '*.h')
+CPP_FILES = $(shell find csrc tf_ops tests benchmarks -name '*.cc' -o -name '*.h')
 
 .PHONY: lint
 lint: $(VENV)/.lint-tools
@@ -174,10 +177,17 @@ docs: develop
 	@mv build/configuration.md docs/configuration.md
 	@echo "make docs: docs/configuration.md is what tf_byteps/config.py says."
 
+# What the benchmarks compare with and draw with, apart from the package's own.
+build/bench-venv/.made: | $(VENV)/.venv-made
+	@echo "==> $(BENCH_PACKAGES) in build/bench-venv (some minutes)"
+	@$(PYTHON) -m venv build/bench-venv
+	@build/bench-venv/bin/pip install -qq --disable-pip-version-check \
+	  $(BENCH_PACKAGES)
+	@touch $@
+
 .PHONY: bench
-bench: develop
-	@for benchmark in benchmarks/*.py; do \
-	  echo "==> $$benchmark"; $(BIN)/python $$benchmark; done
+bench: develop $(if $(BENCH_PACKAGES),build/bench-venv/.made)
+	@$(BIN)/python benchmarks $(BENCH)
 
 .PHONY: clean distclean
 clean:

@@ -1,65 +1,43 @@
 """What recording a timeline costs: push-pull with it on against off.
 
-Two jobs of two workers and a server take turns in one run; one of them records. CPU is
-that of all three processes, in user and system mode, their writing included.
-
-Target: time and CPU at most 1.02 of those without.
+Two jobs of two workers and a server take turns; one of them records. CPU is that of
+all three processes, their writing included.
 """
 
-import argparse
-import statistics
-import sys
 import tempfile
 
-from push_pull import MEGABYTES, Contestant, byteps_worker
-from support.processes import start_job
+from support import gradient_sets, jobs
+from support.netbed import Loopback
+
+SCRIPT = ("contestants.push_pull", "tf_byteps")
 
 
-def start(**environment):
-    server, *workers = start_job((__file__, "worker"), 2, 1, **environment).values()
-    return Contestant(server, workers)
+def add_arguments(parser):
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--partition-bytes", type=int, nargs="+", default=[4096000])
 
 
-def measure(partition_bytes, rounds, steps):
-    """Prints the medians of the rounds' ratios, and their quartiles."""
-    with tempfile.TemporaryDirectory() as folder:
+def run(options, report):
+    (size,) = gradient_sets.sizes("64m")
+    for partition_bytes in options.partition_bytes:
         settings = {"TF_BYTEPS_PARTITION_BYTES": str(partition_bytes)}
-        jobs = [start(**settings, TF_BYTEPS_TIMELINE=folder), start(**settings)]
-        ratios = []
-        try:
-            for job in jobs:
-                job.run(2)
-            for number in range(rounds):
-                order = jobs if number % 2 else jobs[::-1]
-                on, off = sorted(
-                    ((job is jobs[1], job.run(steps)) for job in order),
-                    key=lambda pair: pair[0],
-                )
-                ratios.append([a / b for a, b in zip(on[1], off[1], strict=True)])
-        finally:
-            for job in jobs:
-                job.stop()
-    for what, values in zip(("time", "CPU"), zip(*ratios, strict=True), strict=True):
-        low, median, high = statistics.quantiles(values, n=4)
-        print(
-            f"{MEGABYTES} MB in partitions of {partition_bytes}: {what} with a "
-            f"timeline {median:.3f} of without (quartiles {low:.3f} to {high:.3f})",
-            flush=True,
-        )
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--steps", type=int, default=3, help="a round")
-    parser.add_argument("--partition-bytes", type=int, nargs="*")
-    args = parser.parse_args()
-    for partition_bytes in args.partition_bytes or (4096000, 65536):
-        measure(partition_bytes, args.rounds, args.steps)
-
-
-if __name__ == "__main__":
-    if sys.argv[1:] == ["worker"]:
-        byteps_worker()
-    else:
-        main()
+        bed = Loopback(3)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            jobs.tensorflow(bed, 2, 1, *SCRIPT, **settings) as off,
+            jobs.tensorflow(
+                bed, 2, 1, *SCRIPT, **settings, TF_BYTEPS_TIMELINE=folder
+            ) as on,
+        ):
+            task = f"{size} 0"
+            measured = jobs.compare(
+                {"off": (off, task), "on": (on, task)},
+                steps=3,
+                rounds=3 if options.quick else options.rounds,
+            )
+        without, recorded = measured["off"], measured["on"]
+        what = f"64 MB in partitions of {partition_bytes}: "
+        time = recorded.seconds / without.seconds
+        report.row(what + "time of that without", time, 1.02, at_most=True)
+        cpu = recorded.cpu_seconds / without.cpu_seconds
+        report.row(what + "CPU of that without", cpu, 1.02, at_most=True)

@@ -1,0 +1,1 @@
+"""The workers of jobs that are compared; run by support/jobs.py."""

@@ -1,0 +1,91 @@
+"""Steps of Keras models: `-m contestants.keras_step tf_byteps|mwms|alone`."""
+
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from contestants.serve import serve
+
+_VOCABULARY, _WIDTH, _LENGTH = 42000, 256, 50
+_PACK = 25 * 10**6  # what MultiWorkerMirroredStrategy is fastest with
+
+
+def vgg():
+    """84 MB in 12 tensors, most of them in one dense layer."""
+    layers = keras.layers
+    model = keras.Sequential([layers.Input((32, 32, 3))])
+    for filters in (64, 128, 256):
+        model.add(layers.Conv2D(filters, 3, padding="same", activation="relu"))
+        model.add(layers.MaxPooling2D())
+    model.add(layers.Flatten())
+    for units in (4096, 1000):
+        model.add(layers.Dense(units, activation="relu"))
+    model.add(layers.Dense(10))
+    return model, np.random.rand(32, 32, 32, 3).astype(np.float32), 10
+
+
+def transformer():
+    """An Embedding of 43 MB, of which a batch uses 3 MB of rows, and a small block."""
+    layers = keras.layers
+    tokens = layers.Input((_LENGTH,), dtype="int32")
+    x = layers.Embedding(_VOCABULARY, _WIDTH)(tokens)
+    attended = layers.MultiHeadAttention(2, 32)(x, x)
+    x = layers.LayerNormalization()(layers.Add()([x, attended]))
+    dense = layers.Dense(_WIDTH)(layers.Dense(_WIDTH // 2, activation="relu")(x))
+    x = layers.LayerNormalization()(layers.Add()([x, dense]))
+    x = layers.Dense(10)(layers.GlobalAveragePooling1D()(x))
+    batch = np.random.randint(0, _VOCABULARY, (64, _LENGTH), np.int32)
+    return keras.Model(tokens, x), batch, 10
+
+
+MODELS = {"vgg": vgg, "transformer": transformer}
+
+
+def make_strategy(kind):
+    if kind == "tf_byteps":
+        import tf_byteps as bps
+
+        return bps.BytePSStrategy()
+    if kind == "mwms":
+        experimental = tf.distribute.experimental
+        return tf.distribute.MultiWorkerMirroredStrategy(
+            communication_options=experimental.CommunicationOptions(
+                bytes_per_pack=_PACK,
+                implementation=experimental.CommunicationImplementation.RING,
+            )
+        )
+    return tf.distribute.get_strategy()
+
+
+def main():
+    strategy = make_strategy(sys.argv[1])
+
+    def prepare(name):
+        keras.utils.set_random_seed(1)
+        with strategy.scope():
+            model, batch, classes = MODELS[name]()
+            optimizer = keras.optimizers.SGD(0.01)
+            optimizer.build(model.trainable_variables)
+        batch = tf.constant(batch)
+        labels = tf.constant(np.random.randint(0, classes, len(batch)))
+
+        def in_replica():
+            with tf.GradientTape() as tape:
+                losses = keras.losses.sparse_categorical_crossentropy(
+                    labels, model(batch, training=True), from_logits=True
+                )
+                loss = tf.reduce_mean(losses) / strategy.num_replicas_in_sync
+            variables = model.trainable_variables
+            optimizer.apply(tape.gradient(loss, variables), variables)
+            return loss
+
+        step = tf.function(lambda: strategy.run(in_replica))
+        return step
+
+    serve(prepare)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Sums a set of tensors in TensorFlow: `-m contestants.push_pull tf_byteps|mwms`.
+
+mwms is `tf.distribute.MultiWorkerMirroredStrategy` with its ring, which all-reduces
+the whole list in one function.
+"""
+
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from contestants.serve import PERIOD, elements_and_pack, serve
+
+
+def with_tf_byteps():
+    import tf_byteps as bps
+
+    bps.init()
+
+    def combine(tensors, pack):
+        named = enumerate(tensors)
+        return [bps.push_pull(t, f"tensor {i}", bps.Sum) for i, t in named]
+
+    return combine, bps.rank(), bps.size()
+
+
+def with_mwms():
+    options = tf.distribute.experimental.CommunicationOptions
+    ring = tf.distribute.experimental.CommunicationImplementation.RING
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(
+        communication_options=options(implementation=ring)
+    )
+
+    def combine(tensors, pack):
+        def in_replica():
+            return tf.distribute.get_replica_context().all_reduce(
+                tf.distribute.ReduceOp.SUM,
+                tensors,
+                options(bytes_per_pack=pack, implementation=ring),
+            )
+
+        return strategy.run(in_replica)
+
+    rank = strategy.cluster_resolver.task_id
+    return combine, rank, strategy.num_replicas_in_sync
+
+
+def main():
+    combine, rank, size = {"tf_byteps": with_tf_byteps, "mwms": with_mwms}[
+        sys.argv[1]
+    ]()
+
+    def prepare(task):
+        elements, pack = elements_and_pack(task)
+        patterns = [np.arange(count) % PERIOD for count in elements]
+        tensors = [tf.constant(p + rank, tf.float32) for p in patterns]
+        step = tf.function(lambda: combine(tensors, pack))
+        for pattern, total in zip(patterns, step(), strict=True):
+            expected = pattern * size + size * (size - 1) // 2
+            np.testing.assert_array_equal(total, expected.astype(np.float32))
+        return step
+
+    serve(prepare)
+
+
+if __name__ == "__main__":
+    main()

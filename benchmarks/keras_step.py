@@ -1,0 +1,53 @@
+"""Whole Keras training steps, against MultiWorkerMirroredStrategy.
+
+The same custom loop under both (`fit` does not run with Keras 3 there), and the same
+processes without communication. `exposed` is what a step takes longer than without.
+"""
+
+import contextlib
+
+from support import jobs
+from support.netbed import make_bed
+
+N, K, RATE = 4, 4, 500
+GOALS = {"vgg": 1.7, "transformer": 1.3}
+
+
+def add_arguments(parser):
+    parser.add_argument("--models", nargs="+", choices=GOALS, default=list(GOALS))
+    parser.add_argument("--rounds", type=int, default=3)
+
+
+def run(options, report):
+    report.leave_out("Horovod: it is not built for TensorFlow 2.21")
+    rounds = 2 if options.quick else options.rounds
+    with make_bed(N + K, RATE) as bed, contextlib.ExitStack() as stack:
+        if not bed.rate:
+            report.leave_out("links of a given rate: they need root and iproute2")
+        started = {
+            kind: stack.enter_context(
+                jobs.tensorflow(bed, N, k, "contestants.keras_step", kind)
+            )
+            for kind, k in (("alone", 0), ("mwms", 0), ("tf_byteps", K))
+        }
+        for model in options.models:
+            measured = jobs.compare(
+                {kind: (job, model) for kind, job in started.items()}, 1, rounds
+            )
+            for kind, m in measured.items():
+                report.measurements.append(
+                    {
+                        "n": N,
+                        "k": K,
+                        "rate": bed.rate,
+                        "model": model,
+                        "contestant": kind,
+                        "seconds": m.seconds,
+                        "cpu_seconds": m.cpu_seconds,
+                    }
+                )
+                print(f"    {model:12} {kind:10} {m.seconds:7.3f} s", flush=True)
+            alone, mwms, byteps = (m.seconds for m in measured.values())
+            report.row(f"{model}: faster than MWMS", mwms / byteps, GOALS[model])
+            report.row(f"{model}: seconds of communication exposed", byteps - alone)
+            report.row(f"{model}: the same of MWMS", mwms - alone)

@@ -1,0 +1,173 @@
+"""docs/performance.md and the plots, made from the last run of each benchmark."""
+
+import json
+import pathlib
+import subprocess
+
+from support.jobs import BENCHMARKS, OUTPUT, TORCH
+from support.report import Row
+
+ORDER = ("network", "keras_step", "one_host", "reduce", "timeline", "idle")
+
+_TITLES = {
+    "network": "Push-pull between hosts",
+    "keras_step": "Keras training steps",
+    "one_host": "Processes of one host",
+    "reduce": "The summation kernel",
+    "timeline": "Recording a timeline",
+    "idle": "Idle processes",
+}
+_HEAD = """# Performance
+
+Made by `python benchmarks performance` from a run of the benchmarks; `make bench` runs
+them ([how](../benchmarks/README.md)).
+
+Times are medians of rounds in which all took turns in one run, since machines are
+shared and differ: trust ratios, not milliseconds. M is the bytes of gradients that each
+worker pushes, B the bytes a second and direction that a link carries beside its
+headers. M/B is the least time of any algorithm whose workers send their gradients once;
+the bound for n workers and k servers is 2n(n-1)M / ((n² + kn - 2k)B).
+"""
+_NOT_SHOWN = """## What this does not show
+All hosts are one machine: processes of all workers and servers share its cores, and the
+links are token buckets in its kernel. Faster links than these, network cards, RDMA and
+GPUs were not measured. `tf_byteps` in the table of push-pull is the core, without
+TensorFlow's part of a step; so are Gloo and plain sockets, while
+MultiWorkerMirroredStrategy runs in TensorFlow, the only way to have it. The training
+steps compare both in TensorFlow.
+"""
+
+
+def _load():
+    """The last run of each benchmark, in the order of the document."""
+    paths = [OUTPUT / f"{name}.json" for name in ORDER]
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+
+def write():
+    """Writes docs/performance.md and its plot."""
+    runs = _load()
+    if not runs:
+        raise SystemExit(f"no benchmark has been run: {OUTPUT} has no results")
+    docs = BENCHMARKS.parent / "docs"
+    parts = [_HEAD]
+    if any(run["name"] == "network" for run in runs):
+        parts.append("![Share of M/B](performance.svg)\n")
+    parts += [_section(run) for run in runs]
+    left_out = dict.fromkeys(text for run in runs for text in run["left_out"])
+    parts.append(_NOT_SHOWN)
+    if left_out:
+        parts.append("Not run:\n" + "".join(f"- {text}\n" for text in left_out))
+    parts.append(_machine(runs))
+    (docs / "performance.md").write_text("\n".join(parts))
+    plot(docs / "performance.svg")
+    print("docs/performance.md is what the last runs found.")
+
+
+def _section(run):
+    lines = [f"## {_TITLES[run['name']]}", ""]
+    if run["name"] == "network":
+        lines += _shares(run["measurements"])
+    lines += ["| | Measured | Goal |", "|---|---|---|"]
+    for values in run["rows"]:
+        row = Row(**values)
+        lines.append(f"| {row.what} | {row.value:.3g} | {row.verdict} |")
+    return "\n".join([*lines, ""])
+
+
+def _shares(measurements):
+    """A table for each job size: who reaches which share of M/B with which set."""
+    lines = []
+    for (n, rate), of in _by_bed(measurements).items():
+        sets = list(dict.fromkeys(m["set"] for m in of))
+        names = list(dict.fromkeys(m["contestant"] for m in of))
+        cells = {(m["contestant"], m["set"]): _cell(m) for m in of}
+        link = f"{rate:g} Mbit/s a host" if rate else "over loopback"
+        unit = "share of M/B" if rate else "ms"
+        lines += [f"{n} workers, {link}: {unit}", ""]
+        lines += [f"| | {' | '.join(sets)} |", "|---" * (len(sets) + 1) + "|"]
+        for name in names:
+            row = " | ".join(cells.get((name, s), "") for s in sets)
+            lines.append(f"| {name} | {row} |")
+        lines.append("")
+    return lines
+
+
+def _cell(m):
+    return f"{m['seconds'] * 1e3:.3g}" if m["share"] is None else f"{m['share']:.2f}"
+
+
+def _by_bed(measurements):
+    beds = {}
+    for m in measurements:
+        beds.setdefault((m["n"], m["rate"]), []).append(m)
+    return beds
+
+
+def _machine(runs):
+    lines = ["## Machine and commands", ""]
+    for run in runs:
+        m = run["machine"]
+        packages = ", ".join(f"{k} {v}" for k, v in m["packages"].items())
+        lines.append(
+            f"- `{run['command']}` ({run['name']}): {run['seconds']} s on {m['date']}; "
+            f"{m['cores']} cores of {m['cpu']}, {m['memory_gib']} GiB, Linux "
+            f"{m['kernel']}, Python {m['python']}, {packages}; load at the end "
+            f"{m['load']}."
+        )
+    return "\n".join([*lines, ""])
+
+
+# --- plots -------------------------------------------------------------------------
+
+
+def plot(path=None):
+    """Draws the shares of M/B, in this process or where matplotlib is.
+
+    Args:
+        path: None: build/bench/network.png.
+    """
+    path = pathlib.Path(path or OUTPUT / "network.png")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        if not TORCH.exists():
+            print("  not run: plots: there is no matplotlib; `make bench` installs it")
+            return
+        code = (
+            "import sys; from support import performance; performance.draw(sys.argv[1])"
+        )
+        command = [TORCH, "-c", code, path]
+        subprocess.run(command, cwd=BENCHMARKS, check=True)
+        return
+    draw(path)
+
+
+def draw(path):
+    runs = {run["name"]: run for run in _load()}
+    if "network" not in runs:
+        return
+    beds = _by_bed(m for m in runs["network"]["measurements"] if m["share"])
+    if not beds:
+        return
+    from matplotlib import rcParams
+    from matplotlib.figure import Figure
+
+    rcParams["svg.fonttype"] = "none"
+    rcParams["svg.hashsalt"] = "performance"
+    figure = Figure(figsize=(9, 3 * len(beds)), layout="constrained")
+    for axes, ((n, rate), of) in zip(
+        figure.subplots(len(beds), squeeze=False)[:, 0], beds.items(), strict=True
+    ):
+        sets = list(dict.fromkeys(m["set"] for m in of))
+        names = list(dict.fromkeys(m["contestant"] for m in of))
+        width = 0.8 / len(names)
+        for i, name in enumerate(names):
+            bars = {m["set"]: m["share"] for m in of if m["contestant"] == name}
+            places = [sets.index(s) + (i + 0.5) * width - 0.4 for s in bars]
+            axes.bar(places, list(bars.values()), width, label=name)
+        axes.axhline(1, color="black", linewidth=0.8, linestyle=":")
+        axes.set_xticks(range(len(sets)), sets)
+        axes.set(title=f"{n} workers, {rate:g} Mbit/s a host", ylabel="share of M/B")
+        axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+    figure.savefig(path, metadata={"Date": None} if str(path).endswith("svg") else None)
