@@ -50,8 +50,8 @@ TEST(Partitioner, PartitionsFitTheTensor) {
   }
   // Each server has some of a tensor of this size, and of a larger one.
   EXPECT_EQ(FittingPartitionBytes(1 << 20, 4), 65536u);
-  EXPECT_EQ(FittingPartitionBytes(1 << 24, 8), uint64_t{1} << 19);
-  EXPECT_EQ(FittingPartitionBytes(1 << 30, 8), uint64_t{1} << 20);
+  EXPECT_EQ(FittingPartitionBytes(1 << 28, 8), uint64_t{1} << 17);
+  EXPECT_EQ(FittingPartitionBytes(uint64_t{1} << 32, 8), uint64_t{1} << 20);
 }
 
 TEST(PartitionTask, TakesItsStepsInOrderAndOnce) {
