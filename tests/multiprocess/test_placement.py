@@ -21,8 +21,11 @@ def test_workers_serve_beside_a_dedicated_server():
         values = done[f"worker {rank}"].values
         assert values["num_servers"] == 4
         assert values["first"] and values["second"]
-        # Of every worker a fifth; a barrier's bytes are noise.
-        assert values["summed"] / (3 * 4 * sum(SIZES)) == pytest.approx(0.2, abs=0.006)
+        # Of every worker a fifth, but for one partition; a barrier's bytes are noise.
+        partition = 65536 / (4 * sum(SIZES))
+        assert values["summed"] / (3 * 4 * sum(SIZES)) == pytest.approx(
+            0.2, abs=partition
+        )
         assert values["text"].startswith("InvalidArgumentError"), values
         assert "differs between workers" in values["text"]
         assert values["seconds"] < 10
