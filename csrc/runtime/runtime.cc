@@ -234,10 +234,10 @@ void Runtime::TimeAnswered(Peer* peer, const TimeBody& time) {
     clock_offset_.Add(time.asked_ns, time.answered_ns, NowNs());
     offset = clock_offset_;
   }
+  // Each may be the last in a short recording; of several the last one counts.
+  timeline_.SetClock(offset.offset_ns(), offset.error_ns());
   if (offset.samples() < kTimeQuestions) {
     SendControl(peer, Kind::kAskTime, Encode(TimeBody{NowNs(), 0}));
-  } else {
-    timeline_.SetClock(offset.offset_ns(), offset.error_ns());
   }
 }
 
