@@ -1,13 +1,33 @@
 #include "csrc/worker/dispatcher.h"
 
+#include <algorithm>
+#include <chrono>
+#include <limits>
 #include <utility>
 
+#include "csrc/base/clock.h"
+
 namespace byteps {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+}  // namespace
 
 Dispatcher::Dispatcher(uint32_t num_servers, uint64_t credit_bytes, Start start)
     : credit_bytes_(credit_bytes),
       start_(std::move(start)),
-      lanes_(num_servers) {}
+      lanes_(num_servers),
+      opener_("bps-dispatch", [this] { OpenWindows(); }) {}
+
+Dispatcher::~Dispatcher() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+  }
+  shut_.notify_one();
+  opener_.Join();
+}
 
 void Dispatcher::Enqueue(uint32_t server, std::vector<Queued> items) {
   {
@@ -28,6 +48,14 @@ void Dispatcher::Sent(uint32_t server, uint64_t bytes) {
   Drain(server);
 }
 
+void Dispatcher::Answered(uint32_t server, uint64_t bytes, int64_t took_ns) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    lanes_[server].window.Answered(bytes, took_ns, NowNs());
+  }
+  Drain(server);
+}
+
 void Dispatcher::Drain(uint32_t server) {
   std::unique_lock<std::mutex> lock(mutex_);
   Lane& lane = lanes_[server];
@@ -41,6 +69,12 @@ void Dispatcher::Drain(uint32_t server) {
         lane.in_flight_bytes + bytes > credit_bytes_) {
       break;
     }
+    const int64_t now_ns = NowNs();
+    if (!lane.window.Allows(bytes, now_ns)) {
+      if (lane.window.opens_ns() < opener_wakes_ns_) shut_.notify_one();
+      break;
+    }
+    lane.window.Pushed(bytes, now_ns);
     Queued item = lane.waiting.top();
     lane.waiting.pop();
     lane.in_flight_bytes += bytes;
@@ -50,6 +84,30 @@ void Dispatcher::Drain(uint32_t server) {
     lock.lock();
   }
   lane.draining = false;
+}
+
+void Dispatcher::OpenWindows() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!closed_) {
+    const int64_t now_ns = NowNs();
+    opener_wakes_ns_ = kNever;
+    for (uint32_t server = 0; server < lanes_.size(); ++server) {
+      if (lanes_[server].window.opens_ns() <= now_ns) {
+        lock.unlock();
+        Drain(server);
+        lock.lock();
+      }
+      opener_wakes_ns_ =
+          std::min(opener_wakes_ns_, lanes_[server].window.opens_ns());
+    }
+    if (closed_) break;
+    if (opener_wakes_ns_ == kNever) {
+      shut_.wait(lock);
+    } else {
+      shut_.wait_until(lock, std::chrono::steady_clock::time_point(
+                                 std::chrono::nanoseconds(opener_wakes_ns_)));
+    }
+  }
 }
 
 }  // namespace byteps

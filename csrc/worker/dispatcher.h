@@ -1,23 +1,28 @@
 // Decides which partition goes next to each server: higher priority first, then
-// first come first served, as far as the server's credit reaches.
+// first come first served, as far as the server's credit and window reach.
 //
 // The credit bounds the bytes that are handed to the transport and have not
 // left this process, so that a late partition of high priority never queues
-// behind more than that. It is not held until the answer: workers that hold
-// theirs for different keys would wait for each other for ever.
+// behind more than that. The window bounds those without an answer, softly (see
+// AnswerWindow): what it takes from one server goes to the others, and what it
+// takes from one worker to the workers behind it.
 //
 // Owned by the worker client. Any thread may call any method; partitions are
 // started on whichever thread made the room, never under the lock, and never
-// nested in each other.
+// nested in each other. A thread of its own opens windows that stay shut.
 #ifndef BYTEPS_WORKER_DISPATCHER_H_
 #define BYTEPS_WORKER_DISPATCHER_H_
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <queue>
 #include <vector>
+
+#include "csrc/base/thread.h"
+#include "csrc/worker/answer_window.h"
 
 namespace byteps {
 
@@ -35,13 +40,17 @@ struct Queued {
 class Dispatcher {
  public:
   // `start` hands a partition to the transport, or drops it. Each is followed
-  // by exactly one Sent for its bytes, at once or later.
+  // by exactly one Sent and one Answered for its bytes, at once or later, in
+  // either order.
   using Start = std::function<void(uint32_t server, const Queued& item)>;
 
   Dispatcher(uint32_t num_servers, uint64_t credit_bytes, Start start);
+  ~Dispatcher();
 
   void Enqueue(uint32_t server, std::vector<Queued> items);
   void Sent(uint32_t server, uint64_t bytes);
+  // `took_ns` after it was started; 0: it was given up.
+  void Answered(uint32_t server, uint64_t bytes, int64_t took_ns);
 
  private:
   struct Later {
@@ -53,15 +62,22 @@ class Dispatcher {
   struct Lane {
     std::priority_queue<Queued, std::vector<Queued>, Later> waiting;
     uint64_t in_flight_bytes = 0;
+    AnswerWindow window;
     bool draining = false;  // a thread is in Drain for this server
   };
   void Drain(uint32_t server);
+  void OpenWindows();
 
   const uint64_t credit_bytes_;
   const Start start_;
   std::mutex mutex_;
   std::vector<Lane> lanes_;     // by server; guarded by mutex_
   uint64_t next_sequence_ = 0;  // guarded by mutex_
+
+  std::condition_variable shut_;
+  int64_t opener_wakes_ns_ = 0;  // guarded by mutex_
+  bool closed_ = false;          // guarded by mutex_
+  Thread opener_;                // after all that it uses
 };
 
 }  // namespace byteps

@@ -20,8 +20,8 @@ struct PartitionTask {
   PartitionRange range;
   uint32_t server = 0;
   TaskState state = TaskState::kQueued;
+  int64_t pushed_ns = 0;  // handed to the transport
   // For the timeline; 0 while nothing is recorded.
-  int64_t pushed_ns = 0;   // handed to the transport
   int64_t sent_ns = 0;     // has left this process
   int64_t landing_ns = 0;  // the result begins to arrive
 

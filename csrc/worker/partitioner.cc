@@ -6,7 +6,7 @@
 namespace byteps {
 namespace {
 
-constexpr uint64_t kLeastBytes = 64 << 10;
+constexpr uint64_t kLeastBytes = 32 << 10;
 constexpr uint64_t kMostBytes = 1 << 20;
 // A step ends some partitions after its last push: one in so many.
 constexpr uint64_t kPartitionsPerServer = 256;

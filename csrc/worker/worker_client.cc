@@ -234,11 +234,12 @@ void WorkerClient::StartPartition(uint32_t server, const Queued& item) {
       ++operation->sending;
       peer = servers_[server];
       header.membership_epoch = membership_epoch_;
-      task.pushed_ns = NowOn(timeline_);
+      task.pushed_ns = NowNs();
     }
   }
   if (peer == nullptr) {
     dispatcher_.Sent(server, item.bytes);
+    dispatcher_.Answered(server, item.bytes, 0);
     return;
   }
   const bool silent = request.operation == Operation::kBroadcast &&
@@ -332,7 +333,11 @@ void WorkerClient::Arrived(Peer* peer, const Header& header,
            task.landing_ns);
     Record(Span::What::kPull, *operation, header.key.partition, task.landing_ns,
            NowOn(timeline_));
-    if (task.Finish()) --operation->unanswered;
+    if (operation->failure.ok() && task.Finish()) {
+      --operation->unanswered;
+      after.answered.push_back(
+          {task.server, task.range.bytes, NowNs() - task.pushed_ns});
+    }
     CompleteIfOverLocked(operation, &after);
   } else {
     std::unique_ptr<std::vector<uint8_t>> body(
@@ -378,6 +383,10 @@ void WorkerClient::FailLocked(const OperationPtr& operation, const Status& why,
                               Afterwards* after) {
   if (!operation->failure.ok()) return;
   operation->failure = why;
+  for (const PartitionTask& task : operation->tasks) {
+    if (task.state != TaskState::kPushed) continue;
+    after->answered.push_back({task.server, task.range.bytes, 0});
+  }
   after->given_up.emplace_back(operation, why);
   CompleteIfOverLocked(operation, after);
 }
@@ -403,6 +412,9 @@ void WorkerClient::CompleteIfOverLocked(const OperationPtr& operation,
 }
 
 void WorkerClient::Finish(Afterwards after) {
+  for (const Afterwards::Answer& answer : after.answered) {
+    dispatcher_.Answered(answer.server, answer.bytes, answer.took_ns);
+  }
   for (const auto& given_up : after.given_up) {
     SendCancels(given_up.first, given_up.second);
   }

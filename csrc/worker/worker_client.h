@@ -121,6 +121,12 @@ class WorkerClient {
   };
   // What must be done once the lock is released.
   struct Afterwards {
+    struct Answer {
+      uint32_t server;
+      uint64_t bytes;
+      int64_t took_ns;  // 0: given up
+    };
+    std::vector<Answer> answered;
     std::vector<std::pair<StatusCallback, Status>> completed;
     std::vector<OperationPtr> begun;
     std::vector<std::pair<OperationPtr, Status>> given_up;

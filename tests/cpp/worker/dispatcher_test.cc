@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -68,6 +71,72 @@ TEST_F(DispatcherTest, ServersHaveTheirOwnCredit) {
   EXPECT_EQ(started_, (Started{{0, 0}, {1, 2}}));
 }
 
+// The started ones, from the dispatcher's own thread too.
+class Log {
+ public:
+  void Add(uint32_t partition) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    partitions_.push_back(partition);
+    changed_.notify_all();
+  }
+  bool WaitFor(size_t count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(30),
+                             [&] { return partitions_.size() >= count; });
+  }
+  size_t size() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return partitions_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<uint32_t> partitions_;
+};
+
+constexpr uint64_t kLarge = 1 << 20;
+
+TEST(Dispatcher, WhatWaitsForAnswersGoesWithThem) {
+  Log log;
+  Dispatcher dispatcher(
+      1, 64 * kLarge,
+      [&](uint32_t, const Queued& item) { log.Add(item.partition); });
+  std::vector<Queued> items;
+  for (uint32_t i = 0; i < 64; ++i) items.push_back(Item(i, 0, kLarge));
+  dispatcher.Enqueue(0, std::move(items));
+  EXPECT_LT(log.size(), 64u);  // unless this thread slept for seconds
+  for (size_t i = 0; i < 64; ++i) {
+    ASSERT_TRUE(log.WaitFor(i + 1));
+    dispatcher.Sent(0, kLarge);
+    dispatcher.Answered(0, kLarge, 1000);
+  }
+  EXPECT_EQ(log.size(), 64u);
+}
+
+TEST(Dispatcher, WithoutAnyAnswerAllGoesInTheEnd) {
+  Log log;
+  Dispatcher dispatcher(
+      2, 64 * kLarge,
+      [&](uint32_t, const Queued& item) { log.Add(item.partition); });
+  for (uint32_t server = 0; server < 2; ++server) {
+    std::vector<Queued> items;
+    for (uint32_t i = 0; i < 64; ++i) items.push_back(Item(i, 0, kLarge));
+    dispatcher.Enqueue(server, std::move(items));
+  }
+  EXPECT_TRUE(log.WaitFor(128));
+}
+
+TEST(Dispatcher, EndsWithAWindowShut) {
+  Log log;
+  Dispatcher dispatcher(
+      1, 64 * kLarge,
+      [&](uint32_t, const Queued& item) { log.Add(item.partition); });
+  std::vector<Queued> items;
+  for (uint32_t i = 0; i < 64; ++i) items.push_back(Item(i, 0, kLarge));
+  dispatcher.Enqueue(0, std::move(items));
+}
+
 TEST(Dispatcher, WhatIsSentAtOnceIsNotNested) {
   int depth = 0;
   int deepest = 0;
@@ -77,6 +146,7 @@ TEST(Dispatcher, WhatIsSentAtOnceIsNotNested) {
     deepest = std::max(deepest, ++depth);
     ++count;
     self->Sent(server, item.bytes);  // as the loopback transport may
+    self->Answered(server, item.bytes, 1000);
     --depth;
   });
   self = &dispatcher;
