@@ -10,8 +10,8 @@
 #   make clean      removes what was built; `make distclean` the venv too
 #
 # VENV=folder; PYTHON=python3.12; TENSORFLOW=tensorflow==2.21.* for the GPU wheel;
-# PYTEST_ARGS, GTEST_ARGS, CMAKE_ARGS and BENCH are passed on. BENCH_PACKAGES= leaves
-# out what the benchmarks compare with.
+# PYTEST_ARGS, GTEST_ARGS, CMAKE_ARGS and BENCH are passed on. BENCH_PACKAGES= and
+# BENCH_HOROVOD= leave out what the benchmarks compare with.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -26,6 +26,7 @@ PYTEST_ARGS ?=
 GTEST_ARGS ?=
 BENCH ?=
 BENCH_PACKAGES ?= torch matplotlib
+BENCH_HOROVOD ?= yes
 export CMAKE_ARGS ?=
 
 BIN := $(VENV)/bin
@@ -185,8 +186,19 @@ build/bench-venv/.made: | $(VENV)/.venv-made
 	  $(BENCH_PACKAGES)
 	@touch $@
 
+# A peer that does not build is left out, and tried again the next time.
+.PHONY: bench-horovod
+bench-horovod: develop
+	@if [ ! -e build/bench-horovod ]; then \
+	  echo "==> Horovod 0.28.1 in build/bench-horovod (some minutes)"; mkdir -p build; \
+	  tools/build_horovod.sh $(BIN)/python build/bench-horovod.new \
+	    >build/bench-horovod.log 2>&1 && \
+	  mv build/bench-horovod.new build/bench-horovod || \
+	  echo "Horovod was not built, see build/bench-horovod.log"; fi
+
 .PHONY: bench
-bench: develop $(if $(BENCH_PACKAGES),build/bench-venv/.made)
+bench: develop $(if $(BENCH_PACKAGES),build/bench-venv/.made) \
+  $(if $(BENCH_HOROVOD),bench-horovod)
 	@$(BIN)/python benchmarks $(BENCH)
 
 .PHONY: clean distclean

@@ -1,4 +1,4 @@
-"""Whole Keras training steps, against MultiWorkerMirroredStrategy.
+"""Whole Keras training steps, against MultiWorkerMirroredStrategy and Horovod.
 
 The same custom loop under both (`fit` does not run with Keras 3 there), and the same
 processes without communication. `exposed` is what a step takes longer than without.
@@ -19,7 +19,6 @@ def add_arguments(parser):
 
 
 def run(options, report):
-    report.leave_out("Horovod: it is not built for TensorFlow 2.21")
     rounds = 2 if options.quick else options.rounds
     with make_bed(N + K, RATE) as bed, contextlib.ExitStack() as stack:
         if not bed.rate:
@@ -30,6 +29,11 @@ def run(options, report):
             )
             for kind, k in (("alone", 0), ("mwms", 0), ("tf_byteps", K))
         }
+        if jobs.HOROVOD.exists():
+            script = ("contestants.keras_step", "horovod")
+            started["horovod"] = stack.enter_context(jobs.horovod(bed, N, *script))
+        else:
+            report.leave_out("Horovod: it is not installed; `make bench` does that")
         for model in options.models:
             measured = jobs.compare(
                 {kind: (job, model) for kind, job in started.items()}, 1, rounds
@@ -47,7 +51,12 @@ def run(options, report):
                     }
                 )
                 print(f"    {model:12} {kind:10} {m.seconds:7.3f} s", flush=True)
-            alone, mwms, byteps = (m.seconds for m in measured.values())
+            seconds = {kind: m.seconds for kind, m in measured.items()}
+            alone, mwms, byteps = map(seconds.get, ("alone", "mwms", "tf_byteps"))
             report.row(f"{model}: faster than MWMS", mwms / byteps, GOALS[model])
+            if "horovod" in seconds:
+                goal = 1.3 if model == "vgg" else None
+                ratio = seconds["horovod"] / byteps
+                report.row(f"{model}: faster than Horovod", ratio, goal)
             report.row(f"{model}: seconds of communication exposed", byteps - alone)
             report.row(f"{model}: the same of MWMS", mwms - alone)

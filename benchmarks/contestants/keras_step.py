@@ -1,4 +1,4 @@
-"""Steps of Keras models: `-m contestants.keras_step tf_byteps|mwms|alone`."""
+"""Steps of Keras models: `-m contestants.keras_step tf_byteps|mwms|horovod|alone`."""
 
 import sys
 
@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from contestants import horovod_job
 from contestants.serve import serve
 
 _VOCABULARY, _WIDTH, _LENGTH = 42000, 256, 50
@@ -59,8 +60,23 @@ def make_strategy(kind):
     return tf.distribute.get_strategy()
 
 
+def make_average(kind):
+    """What becomes of gradients before the optimizer has them, beside the strategy.
+
+    Horovod's own tape and optimizer do not work with Keras 3; its operations do.
+    """
+    if kind != "horovod":
+        return lambda gradients: gradients
+    hvd = horovod_job.init()
+    return lambda gradients: [
+        hvd.allreduce(g, op=hvd.Average, name=f"gradient {i}")
+        for i, g in enumerate(gradients)
+    ]
+
+
 def main():
     strategy = make_strategy(sys.argv[1])
+    average = make_average(sys.argv[1])
 
     def prepare(name):
         keras.utils.set_random_seed(1)
@@ -78,7 +94,8 @@ def main():
                 )
                 loss = tf.reduce_mean(losses) / strategy.num_replicas_in_sync
             variables = model.trainable_variables
-            optimizer.apply(tape.gradient(loss, variables), variables)
+            gradients = average(tape.gradient(loss, variables))
+            optimizer.apply(gradients, variables)
             return loss
 
         step = tf.function(lambda: strategy.run(in_replica))

@@ -1,7 +1,7 @@
-"""Sums a set of tensors in TensorFlow: `-m contestants.push_pull tf_byteps|mwms`.
+"""Sums a set of tensors in TensorFlow: `-m contestants.push_pull tf_byteps|mwms|horovod`.
 
 mwms is `tf.distribute.MultiWorkerMirroredStrategy` with its ring, which all-reduces
-the whole list in one function.
+the whole list in one function; Horovod fuses tensors by itself.
 """
 
 import sys
@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
+from contestants import horovod_job
 from contestants.serve import PERIOD, elements_and_pack, serve
 
 
@@ -45,10 +46,21 @@ def with_mwms():
     return combine, rank, strategy.num_replicas_in_sync
 
 
+def with_horovod():
+    hvd = horovod_job.init()
+
+    def combine(tensors, pack):
+        named = enumerate(tensors)
+        return [hvd.allreduce(t, op=hvd.Sum, name=f"tensor {i}") for i, t in named]
+
+    return combine, hvd.rank(), hvd.size()
+
+
+WAYS = {"tf_byteps": with_tf_byteps, "mwms": with_mwms, "horovod": with_horovod}
+
+
 def main():
-    combine, rank, size = {"tf_byteps": with_tf_byteps, "mwms": with_mwms}[
-        sys.argv[1]
-    ]()
+    combine, rank, size = WAYS[sys.argv[1]]()
 
     def prepare(task):
         elements, pack = elements_and_pack(task)

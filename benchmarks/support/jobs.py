@@ -22,6 +22,7 @@ BENCHMARKS = pathlib.Path(__file__).resolve().parents[1]
 BUILD = BENCHMARKS.parent / "build"
 OUTPUT = BUILD / "bench"
 TORCH = BUILD / "bench-venv" / "bin" / "python"
+HOROVOD = BUILD / "bench-horovod"
 
 _START_SECONDS = 120
 _STEPS_SECONDS = 300
@@ -66,7 +67,7 @@ class Job:
             / f"{self.name} {task} {next(_numbers)}.txt".replace(" ", "-")
         )
         log.parent.mkdir(parents=True, exist_ok=True)
-        paths = [str(BENCHMARKS), os.environ.get("PYTHONPATH", "")]
+        paths = [str(BENCHMARKS), os.environ.get("PYTHONPATH", ""), str(HOROVOD)]
         with log.open("w") as errors:
             process = self._bed.popen(
                 host,
@@ -259,6 +260,31 @@ def tensorflow(bed, n, k, *script, **environment):
                 TF_BYTEPS_JOB_TOKEN=token,
                 **environment,
             )
+    return _ready(job)
+
+
+def horovod(bed, n, *script):
+    """A script in TensorFlow that starts Horovod (contestants/horovod_job.py)."""
+    address, _, port = bed.new_address(0).rpartition(":")
+    job = Job(" ".join(["horovod", *script, str(n)]), bed)
+    for i in range(n):
+        job.add(
+            f"worker {i}",
+            i,
+            [sys.executable, "-m", *script],
+            HOROVOD_CONTROLLER="gloo",
+            HOROVOD_CPU_OPERATIONS="gloo",
+            HOROVOD_GLOO_IFACE=bed.interface,
+            HOROVOD_GLOO_RENDEZVOUS_ADDR=address,
+            HOROVOD_GLOO_RENDEZVOUS_PORT=port,
+            HOROVOD_HOSTNAME=f"host{i}",
+            HOROVOD_RANK=str(i),
+            HOROVOD_SIZE=str(n),
+            HOROVOD_LOCAL_RANK="0",
+            HOROVOD_LOCAL_SIZE="1",
+            HOROVOD_CROSS_RANK=str(i),
+            HOROVOD_CROSS_SIZE=str(n),
+        )
     return _ready(job)
 
 
