@@ -69,7 +69,7 @@ def make_average(kind):
         return lambda gradients: gradients
     hvd = horovod_job.init()
     return lambda gradients: [
-        hvd.allreduce(g, op=hvd.Average, name=f"gradient {i}")
+        hvd.allreduce(g, op=hvd.Average, name=f"gradient{i}")
         for i, g in enumerate(gradients)
     ]
 

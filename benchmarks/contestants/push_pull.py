@@ -51,7 +51,7 @@ def with_horovod():
 
     def combine(tensors, pack):
         named = enumerate(tensors)
-        return [hvd.allreduce(t, op=hvd.Sum, name=f"tensor {i}") for i, t in named]
+        return [hvd.allreduce(t, op=hvd.Sum, name=f"tensor{i}") for i, t in named]
 
     return combine, hvd.rank(), hvd.size()
 
