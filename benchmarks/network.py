@@ -114,7 +114,9 @@ BEDS = (
             "16m": (*ours(8, 4), *plain(8), GLOO[0]),
         },
     ),
-    Bed(2, 500, {"resnet50/4": (*ours(0), *GLOO, *HOROVOD), "64m": (*ours(0), GLOO[0])}),
+    Bed(
+        2, 500, {"resnet50/4": (*ours(0), *GLOO, *HOROVOD), "64m": (*ours(0), GLOO[0])}
+    ),
 )
 QUICK = (
     Bed(4, 500, {"resnet50/4": BEDS[0].sets["resnet50/4"], "4k": BEDS[0].sets["4k"]}),

@@ -10,6 +10,8 @@ namespace {
 // pushed by others, and being answered.
 constexpr uint64_t kPartitions = 3;
 constexpr uint64_t kLeastBytes = 96 << 10;
+// An opened window closes by one byte for so many that are answered.
+constexpr uint64_t kClosing = 8;
 constexpr int64_t kPeriodNs = 10'000'000'000;
 
 }  // namespace
@@ -48,7 +50,7 @@ void AnswerWindow::BeginTrip(int64_t now_ns) {
 
 void AnswerWindow::Answered(uint64_t bytes, int64_t took_ns, int64_t now_ns) {
   unanswered_ -= bytes;
-  opened_by_ = 0;
+  opened_by_ -= std::min(opened_by_, bytes / kClosing);
   opens_ns_ = kNever;
   if (took_ns <= 0) return;
   if (now_ns >= period_ends_ns_) {

@@ -7,7 +7,8 @@
 //
 // It never stops a worker: workers that push in different orders would wait for
 // each other for ever. Where no answer comes for a while the window opens, by
-// more each time, and closes with the next answer.
+// more each time, and closes slowly, with many answers: an order that differs
+// once, since a layer's gradient came late to somebody, lasts.
 //
 // A state machine without lock or clock; its dispatcher has both.
 #ifndef BYTEPS_WORKER_ANSWER_WINDOW_H_
@@ -40,7 +41,7 @@ class AnswerWindow {
 
   uint64_t unanswered_ = 0;
   int64_t opens_ns_ = kNever;
-  uint64_t opened_by_ = 0;  // beyond the window, until an answer comes
+  uint64_t opened_by_ = 0;  // beyond the window
 
   // The rate of answers, by round trips: the pushes that are unanswered at the
   // beginning of one are answered at its end.

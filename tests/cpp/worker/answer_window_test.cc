@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <utility>
+#include <vector>
 
 namespace byteps {
 namespace {
@@ -89,15 +90,63 @@ TEST(AnswerWindow, OpensByMoreEachTimeWhereNoAnswerComes) {
   EXPECT_LE(waits, 8);
 }
 
-TEST(AnswerWindow, AnAnswerClosesItAgain) {
+TEST(AnswerWindow, AnswersCloseItAgain) {
   AnswerWindow window;
-  while (window.Allows(kPart, 0)) window.Pushed(kPart, 0);
-  const int64_t opens = window.opens_ns();
-  ASSERT_TRUE(window.Allows(kPart, opens));
-  window.Pushed(kPart, opens);
-  window.Answered(kPart, kMs, opens);
-  EXPECT_GT(window.opens_ns(), opens);
-  EXPECT_TRUE(!window.Allows(kPart, opens));
+  int64_t now = 0;
+  for (int pushed = 0; pushed < 100;) {
+    if (window.Allows(kPart, now)) {
+      window.Pushed(kPart, now);
+      ++pushed;
+    } else {
+      now = window.opens_ns();
+    }
+  }
+  for (int i = 0; i < 100; ++i) window.Answered(kPart, 50 * kMs, now);
+  Flow(&window, 5000, 4 * kMs, kMs, &now);
+  EXPECT_LE(Flow(&window, 500, 4 * kMs, kMs, &now), 6 * kPart);
+}
+
+// Milliseconds that two workers take, which push a partition a millisecond,
+// with all partitions in these orders.
+int64_t TimeOfTwo(const std::vector<int>& first,
+                  const std::vector<int>& second) {
+  AnswerWindow windows[2];
+  const std::vector<int>* orders[2] = {&first, &second};
+  size_t next[2] = {0, 0};
+  std::vector<int64_t> pushed[2];
+  for (auto& times : pushed) times.resize(first.size(), -1);
+  size_t answered = 0;
+  int64_t ms = 0;
+  for (; answered < first.size(); ++ms) {
+    for (int w = 0; w < 2; ++w) {
+      if (next[w] == first.size()) continue;
+      if (!windows[w].Allows(kPart, ms * kMs)) continue;
+      windows[w].Pushed(kPart, ms * kMs);
+      const int partition = (*orders[w])[next[w]++];
+      pushed[w][partition] = ms;
+      if (pushed[1 - w][partition] < 0) continue;
+      ++answered;
+      for (int v = 0; v < 2; ++v) {
+        const int64_t took = (ms + 1 - pushed[v][partition]) * kMs;
+        windows[v].Answered(kPart, took, ms * kMs);
+      }
+    }
+  }
+  return ms;
+}
+
+TEST(AnswerWindow, WorkersThatPushInOtherOrdersAreNotHeldUpForLong) {
+  std::vector<int> up(1000);
+  for (int i = 0; i < 1000; ++i) up[i] = i;
+  std::vector<int> down(up.rbegin(), up.rend());
+  // In blocks, so that answers trickle while most of what was pushed has none.
+  std::vector<int> blocks;
+  for (int block = 0; block < 1000; block += 20) {
+    for (int i = 19; i >= 0; --i) blocks.push_back(block + i);
+  }
+  EXPECT_LE(TimeOfTwo(up, up), 1010);
+  EXPECT_LE(TimeOfTwo(up, down), 1300);
+  EXPECT_LE(TimeOfTwo(up, blocks), 1500);
 }
 
 TEST(AnswerWindow, WhatWasGivenUpTeachesNothing) {
