@@ -1,4 +1,4 @@
-"""Sums a set of tensors in TensorFlow: `-m contestants.push_pull tf_byteps|mwms|horovod`.
+"""Sums a set of tensors in TensorFlow: `-m contestants.push_pull WAY`.
 
 mwms is `tf.distribute.MultiWorkerMirroredStrategy` with its ring, which all-reduces
 the whole list in one function; Horovod fuses tensors by itself.
