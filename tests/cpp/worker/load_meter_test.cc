@@ -167,9 +167,9 @@ TEST(LoadMeter, AServerWithoutAShareGetsNone) {
   std::vector<uint64_t> better;
   for (int i = 0; i < 2; ++i) {
     totals[1] = {totals[1].busy_ns + 4 * LoadMeter::kLeastBusyNs,
-                 totals[1].bytes + LoadMeter::kLeastBytes};
+                 totals[1].bytes + 4 * LoadMeter::kLeastBytes};
     totals[2] = {totals[2].busy_ns + LoadMeter::kLeastBusyNs,
-                 totals[2].bytes + LoadMeter::kLeastBytes};
+                 totals[2].bytes + 4 * LoadMeter::kLeastBytes};
     better = meter.Measure(totals);
   }
   ASSERT_EQ(better.size(), 3u);
