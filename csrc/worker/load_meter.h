@@ -72,10 +72,10 @@ class LoadMeter {
   const std::vector<uint64_t> planned_;
   std::vector<bool> compared_;  // by server
   std::vector<uint64_t> shares_;
-  std::vector<Load> begin_;    // totals when this period began
-  std::vector<double> sum_;    // of the uneven periods in a row, busy
-  int uneven_ = 0;             // how many these are
-  bool restart_ = true;        // a period begins with the next totals
+  std::vector<Load> begin_;  // totals when this period began
+  std::vector<double> sum_;  // of the uneven periods in a row, busy
+  int uneven_ = 0;           // how many these are
+  bool restart_ = true;      // a period begins with the next totals
 };
 
 }  // namespace byteps

@@ -473,8 +473,7 @@ RebalanceBody WorkerClient::Hold(uint64_t version) {
   held_ = version;
   const uint64_t least = generation_ << kRoundBits;
   table_.ForEach([&answer, least](TensorEntry* tensor) {
-    answer.rounds.push_back(
-        {tensor->id, std::max(tensor->next_round, least)});
+    answer.rounds.push_back({tensor->id, std::max(tensor->next_round, least)});
   });
   return answer;
 }

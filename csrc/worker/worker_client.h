@@ -203,8 +203,8 @@ class WorkerClient {
   uint64_t push_pulls_ = 0;         // of this generation; guarded by mutex_
   MovesByRound moves_;              // guarded by mutex_
   std::vector<uint64_t> shares_;    // that hold now; guarded by mutex_
-  uint64_t held_ = 0;               // until the commit of this; guarded by mutex_
-  Status hold_failure_;             // it will not come; guarded by mutex_
+  uint64_t held_ = 0;    // until the commit of this; guarded by mutex_
+  Status hold_failure_;  // it will not come; guarded by mutex_
   const Propose propose_;
   std::optional<LoadMeter> meter_;  // guarded by mutex_
   uint64_t period_ = 1;             // of the meter; guarded by mutex_

@@ -7,11 +7,11 @@ import tf_byteps as bps
 from support.worker import report
 from tf_byteps import ops, runtime
 
-# Elements of each tensor; most have many partitions of 4 KiB.
+# Elements of each tensor; most have several partitions.
 SIZES = [100, 5000, 36864, 64, 147456, 200001]
 WHOLE = 2**24
 
-bps.init(options=bps.Options(partition_bytes=4096))
+bps.init(options=bps.Options(partition_bytes=16384))
 size, rank = bps.size(), bps.rank()
 native = runtime.current().native
 

@@ -32,8 +32,7 @@ TEST_F(RebalanceTest, TheLastAnswerCommitsWithTheLargestRounds) {
   ASSERT_TRUE(commit.has_value());
   EXPECT_EQ(commit->version, 1u);
   EXPECT_EQ(commit->shares, prepare->shares);
-  EXPECT_EQ(commit->rounds,
-            (std::vector<TensorRound>{{5, 8}, {6, 1}, {9, 2}}));
+  EXPECT_EQ(commit->rounds, (std::vector<TensorRound>{{5, 8}, {6, 1}, {9, 2}}));
 }
 
 TEST_F(RebalanceTest, OneAtATime) {
