@@ -344,13 +344,16 @@ void Runtime::ArrivedRebalance(Peer* peer, Kind kind, RebalanceBody body) {
     Proposed(std::move(body.shares));
   } else if (kind == Kind::kPrepared && at_coordinator && from_worker) {
     Prepared(peer->name().index, body);
-  } else if (client_ != nullptr && from_coordinator &&
-             AreShares(body.shares, config_.num_servers())) {
-    if (kind == Kind::kPrepare) {
-      SendControl(peer, Kind::kPrepared, Encode(client_->Hold(body.version)));
-    } else if (kind == Kind::kCommit) {
-      client_->Commit(body);
-    }
+  } else if (client_ == nullptr || !from_coordinator) {
+    LogWarning(peer->label() + " takes this process for another in a rebalance");
+  } else if (!AreShares(body.shares, config_.num_servers())) {
+    // Who waits for what this rebalance holds would wait for ever.
+    ProcessLost(peer->name(),
+                Unavailable(peer->label() + " sent shares that cannot be"));
+  } else if (kind == Kind::kPrepare) {
+    SendControl(peer, Kind::kPrepared, Encode(client_->Hold(body.version)));
+  } else if (kind == Kind::kCommit) {
+    client_->Commit(body);
   }
 }
 
