@@ -345,7 +345,8 @@ void Runtime::ArrivedRebalance(Peer* peer, Kind kind, RebalanceBody body) {
   } else if (kind == Kind::kPrepared && at_coordinator && from_worker) {
     Prepared(peer->name().index, body);
   } else if (client_ == nullptr || !from_coordinator) {
-    LogWarning(peer->label() + " takes this process for another in a rebalance");
+    LogWarning(peer->label() +
+               " takes this process for another in a rebalance");
   } else if (!AreShares(body.shares, config_.num_servers())) {
     // Who waits for what this rebalance holds would wait for ever.
     ProcessLost(peer->name(),
