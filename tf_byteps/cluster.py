@@ -260,6 +260,7 @@ def core_options(cluster: Cluster, settings: Any) -> dict[str, Any]:
         "reduce_threads": threads,
         "timeline": settings.timeline,
         "shared_memory": settings.shared_memory == "auto",
+        "rebalance": settings.rebalance == "auto",
         "log_level": settings.log_level,
         "settings": config.describe(settings),
     }

@@ -177,6 +177,14 @@ FIELDS = (
         choices=("auto", "off"),
     ),
     Field(
+        "rebalance",
+        str,
+        "auto",
+        "For experts. auto: servers that are slower than was assumed sum less, others "
+        "more; off: all sum what was planned. Worker 0 decides.",
+        choices=("auto", "off"),
+    ),
+    Field(
         "semantics",
         str,
         "global",

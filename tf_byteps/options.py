@@ -32,6 +32,8 @@ class Options:
         shared_memory: "auto": what goes to a process of the same host and user
             stays in memory that both see, where the host allows it; "off": it
             takes the network's way.
+        rebalance: For experts. "auto": servers that are slower than was assumed sum
+            less, others more; "off": all sum what was planned. Worker 0 decides.
         semantics: "global": Keras computes losses, clipping and layer statistics
             over the whole batch, and replicas draw different random numbers;
             "replica": as under TensorFlow's own strategies.
@@ -53,6 +55,7 @@ class Options:
     stall_limit: float | None = None
     reduce_threads: int | None = None
     shared_memory: str | None = None
+    rebalance: str | None = None
     semantics: str | None = None
     timeline: str | None = None
     log_level: str | None = None

@@ -54,6 +54,7 @@ struct Config {
   int reduce_threads = 1;
   std::string timeline;  // folder to record into; empty: nothing is recorded
   bool shared_memory = true;
+  bool rebalance = true;  // worker 0 measures, and proposes other shares
 
   uint32_t num_workers() const { return static_cast<uint32_t>(workers.size()); }
   uint32_t num_dedicated() const {

@@ -50,6 +50,7 @@ Config ToConfig(const py::dict& options) {
   config.reduce_threads = options["reduce_threads"].cast<int>();
   config.timeline = options["timeline"].cast<std::string>();
   config.shared_memory = options["shared_memory"].cast<bool>();
+  config.rebalance = options["rebalance"].cast<bool>();
   return config;
 }
 
@@ -136,6 +137,7 @@ py::dict Counters(const Runtime& runtime) {
     counters["results"] = worker.results;
     counters["bytes_pushed"] = worker.bytes_pushed;
     counters["bytes_pulled"] = worker.bytes_pulled;
+    counters["rebalances"] = worker.rebalances;
   }
   if (runtime.server() != nullptr) {
     const ServerCounters server = runtime.server()->counters();
@@ -163,6 +165,9 @@ void BindRuntime(py::module_& module) {
       .def("start_timeline", &StartTimeline, py::arg("directory"))
       .def("stop_timeline", &StopTimeline)
       .def("label", &Runtime::Label, py::arg("name"), py::arg("label"))
+      // For tests: what a worker does that finds a server slow.
+      .def("propose", &Runtime::Propose, py::arg("shares"),
+           py::call_guard<py::gil_scoped_release>())
       .def("close", &Close);
 }
 

@@ -9,6 +9,7 @@
 #include "csrc/control/rendezvous.h"
 #include "csrc/transport/tcp/tcp_transport.h"
 #include "csrc/wire/messages.h"
+#include "csrc/worker/shares.h"
 
 namespace byteps {
 namespace {
@@ -24,9 +25,21 @@ constexpr int64_t kFlushMs = 3000;
 constexpr int kTimeQuestions = 16;
 // A report of a loss or a goodbye is short; anything longer is no report.
 constexpr uint64_t kMaxControlBytes = 1 << 16;
+// A rebalance names every tensor.
+constexpr uint64_t kMaxRebalanceBytes = 1 << 26;
 
 std::chrono::steady_clock::time_point At(int64_t ms) {
   return std::chrono::steady_clock::time_point(std::chrono::milliseconds(ms));
+}
+
+// Whether that many servers can have these shares.
+bool AreShares(const std::vector<uint64_t>& shares, uint32_t num_servers) {
+  uint64_t sum = 0;
+  for (uint64_t share : shares) {
+    if (share > kWholeModel) return false;
+    sum += share;
+  }
+  return shares.size() == num_servers && sum == kWholeModel;
 }
 
 // Null if it is not wanted, or this host has none.
@@ -46,12 +59,15 @@ Runtime::Runtime(const Config& config)
       timeline_(config),
       region_(MakeRegion(config)),
       membership_(config),
-      coordinator_(config) {
+      coordinator_(config),
+      rebalance_(config) {
   if (config_.is_server()) {
     server_ = std::make_unique<SummationServer>(config_, &timeline_, region_);
   }
   if (config_.is_worker()) {
-    client_ = std::make_unique<WorkerClient>(config_, &timeline_);
+    client_ = std::make_unique<WorkerClient>(
+        config_, &timeline_,
+        [this](std::vector<uint64_t> shares) { Propose(std::move(shares)); });
   }
 }
 
@@ -265,6 +281,83 @@ void Runtime::Join(JoinCallback done) {
   client_->Join(std::move(done));
 }
 
+void Runtime::Propose(std::vector<uint64_t> shares) {
+  if (config_.self == config_.coordinator()) {
+    Proposed(std::move(shares));
+    return;
+  }
+  Peer* coordinator = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!started_ || membership_.IsGone(config_.coordinator())) return;
+    coordinator = peers_[config_.coordinator()];
+  }
+  SendControl(coordinator, Kind::kPropose,
+              Encode(RebalanceBody{0, std::move(shares), {}}));
+}
+
+void Runtime::Proposed(std::vector<uint64_t> shares) {
+  std::optional<RebalanceBody> prepare;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!started_ || closing_ || !failure_.ok() ||
+        !AreShares(shares, config_.num_servers())) {
+      return;
+    }
+    prepare = rebalance_.Propose(std::move(shares));
+  }
+  if (!prepare.has_value()) return;
+  SendToWorkers(Kind::kPrepare, *prepare);
+  if (client_ == nullptr) return;
+  Prepared(config_.self.index, client_->Hold(prepare->version));
+}
+
+void Runtime::Prepared(uint32_t rank, const RebalanceBody& answer) {
+  std::optional<RebalanceBody> commit;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    commit = rebalance_.Answered(rank, answer);
+  }
+  if (commit.has_value()) SendCommit(*commit);
+}
+
+void Runtime::SendCommit(const RebalanceBody& commit) {
+  SendToWorkers(Kind::kCommit, commit);
+  if (client_ != nullptr) client_->Commit(commit);
+  std::lock_guard<std::mutex> lock(mutex_);
+  rebalance_.Committed();
+}
+
+void Runtime::SendToWorkers(Kind kind, const RebalanceBody& body) {
+  for (Peer* peer : LivePeers()) {
+    if (peer->name().role == Role::kWorker) {
+      SendControl(peer, kind, Encode(body));
+    }
+  }
+}
+
+void Runtime::ArrivedRebalance(Peer* peer, Kind kind, RebalanceBody body) {
+  const bool from_coordinator = peer->name() == config_.coordinator();
+  const bool at_coordinator = config_.self == config_.coordinator();
+  const bool from_worker = peer->name().role == Role::kWorker;
+  if (kind == Kind::kPropose && at_coordinator && from_worker) {
+    Proposed(std::move(body.shares));
+  } else if (kind == Kind::kPrepared && at_coordinator && from_worker) {
+    Prepared(peer->name().index, body);
+  } else if (client_ == nullptr || !from_coordinator) {
+    LogWarning(peer->label() +
+               " takes this process for another in a rebalance");
+  } else if (!AreShares(body.shares, config_.num_servers())) {
+    // Who waits for what this rebalance holds would wait for ever.
+    ProcessLost(peer->name(),
+                Unavailable(peer->label() + " sent shares that cannot be"));
+  } else if (kind == Kind::kPrepare) {
+    SendControl(peer, Kind::kPrepared, Encode(client_->Hold(body.version)));
+  } else if (kind == Kind::kCommit) {
+    client_->Commit(body);
+  }
+}
+
 Result<bool> Runtime::WaitUntilFinished(int64_t timeout_ms) {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait_until(lock, At(NowMs() + timeout_ms), [this] {
@@ -336,8 +429,17 @@ Landing Runtime::Land(Peer* peer, const Header& header) {
     case Kind::kGoodbye:
     case Kind::kAskTime:
     case Kind::kTime:
+    case Kind::kPropose:
+    case Kind::kPrepare:
+    case Kind::kPrepared:
+    case Kind::kCommit:
     case Kind::kLost: {
-      if (header.payload_bytes > kMaxControlBytes) break;
+      const bool rebalance =
+          header.kind == Kind::kPrepared || header.kind == Kind::kCommit;
+      if (header.payload_bytes >
+          (rebalance ? kMaxRebalanceBytes : kMaxControlBytes)) {
+        break;
+      }
       auto* body = new std::vector<uint8_t>(header.payload_bytes);
       return Landing{true, body->data(), body};
     }
@@ -425,6 +527,21 @@ void Runtime::ArrivedControl(Peer* peer, const Header& header,
       }
       break;
     }
+    case Kind::kPropose:
+    case Kind::kPrepare:
+    case Kind::kPrepared:
+    case Kind::kCommit: {
+      Result<RebalanceBody> rebalance =
+          DecodeRebalance(body.data(), body.size());
+      if (!rebalance.ok()) {
+        // Others would wait for an answer that cannot come.
+        ProcessLost(peer->name(), Unavailable(peer->label() + " sent " +
+                                              rebalance.status().message()));
+      } else {
+        ArrivedRebalance(peer, header.kind, std::move(rebalance.value()));
+      }
+      break;
+    }
     case Kind::kLost: {
       Result<LossBody> loss = DecodeLoss(body.data(), body.size());
       if (!loss.ok()) {
@@ -455,6 +572,14 @@ void Runtime::ProcessLeft(Peer* peer) {
   changed_.notify_all();
   if (server_ != nullptr && name.role == Role::kWorker) {
     server_->WorkerLeft(name.index, why);
+  }
+  if (name.role == Role::kWorker) {
+    std::optional<RebalanceBody> commit;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      commit = rebalance_.Left(name.index);
+    }
+    if (commit.has_value()) SendCommit(*commit);
   }
   // A worker that leaves has taken all its results, but a sum that is on its
   // way to here from another server is still good: only what its own server

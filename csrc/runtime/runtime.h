@@ -25,6 +25,7 @@
 #include "csrc/control/clock_offset.h"
 #include "csrc/control/coordinator.h"
 #include "csrc/control/membership.h"
+#include "csrc/control/rebalance.h"
 #include "csrc/memory/shared_region.h"
 #include "csrc/server/summation_server.h"
 #include "csrc/transport/loopback/loopback_transport.h"
@@ -50,6 +51,9 @@ class Runtime : private Receiver {
   void PushPull(PushPullRequest request, StatusCallback done);
   void Allgather(AllgatherRequest request, StatusCallback done);
   void Join(JoinCallback done);
+  // Asks the coordinator for these shares of the servers; see
+  // control/rebalance.h. It heeds the first of several that come at once.
+  void Propose(std::vector<uint64_t> shares);
 
   // Records into a file of `directory` what this process does from now on; see
   // base/timeline.h.
@@ -92,6 +96,12 @@ class Runtime : private Receiver {
   // Asks the coordinator for its time, for the timeline.
   void MeasureClock();
   void TimeAnswered(Peer* peer, const TimeBody& time);
+  void ArrivedRebalance(Peer* peer, Kind kind, RebalanceBody body);
+  // At the coordinator.
+  void Proposed(std::vector<uint64_t> shares);
+  void Prepared(uint32_t rank, const RebalanceBody& answer);
+  void SendCommit(const RebalanceBody& commit);
+  void SendToWorkers(Kind kind, const RebalanceBody& body);
 
   void Joined(Peer* peer) override;
   Landing Land(Peer* peer, const Header& header) override;
@@ -124,6 +134,7 @@ class Runtime : private Receiver {
   std::condition_variable changed_;
   Membership membership_;                // guarded by mutex_
   Coordinator coordinator_;              // guarded by mutex_
+  Rebalance rebalance_;                  // guarded by mutex_
   ClockOffset clock_offset_;             // guarded by mutex_
   std::map<ProcessName, Peer*> dialed_;  // guarded by mutex_
   std::map<ProcessName, Peer*> peers_;   // guarded by mutex_

@@ -37,6 +37,14 @@ const char* Name(Kind kind) {
       return "question for the time";
     case Kind::kTime:
       return "time";
+    case Kind::kPropose:
+      return "proposal of shares";
+    case Kind::kPrepare:
+      return "question before a rebalance";
+    case Kind::kPrepared:
+      return "answer before a rebalance";
+    case Kind::kCommit:
+      return "rebalance";
     case Kind::kPing:
       return "ping";
     case Kind::kShare:

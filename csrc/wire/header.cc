@@ -24,6 +24,10 @@ bool IsKind(uint16_t kind) {
     case Kind::kLost:
     case Kind::kAskTime:
     case Kind::kTime:
+    case Kind::kPropose:
+    case Kind::kPrepare:
+    case Kind::kPrepared:
+    case Kind::kCommit:
     case Kind::kPing:
     case Kind::kShare:
     case Kind::kShared:

@@ -31,6 +31,11 @@ enum class Kind : uint16_t {
   kLost = 19,     // payload: LossBody; somebody is gone
   kAskTime = 20,  // to the coordinator; payload: TimeBody without an answer
   kTime = 21,     // its answer; payload: TimeBody
+  // Payload: RebalanceBody. See control/rebalance.h.
+  kPropose = 22,   // to the coordinator: other shares would be better
+  kPrepare = 23,   // from the coordinator: begin nothing new
+  kPrepared = 24,  // its answer: this worker's next rounds
+  kCommit = 25,    // from the coordinator: go on with other shares
   // Inside the transport only.
   kPing = 32,      // liveness
   kShare = 33,     // payload: where to show the sender a region

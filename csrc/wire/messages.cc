@@ -236,4 +236,34 @@ Result<TimeBody> DecodeTime(const uint8_t* data, size_t bytes) {
   return time;
 }
 
+std::vector<uint8_t> Encode(const RebalanceBody& rebalance) {
+  ByteWriter writer;
+  writer.Number(rebalance.version);
+  writer.Number(static_cast<uint32_t>(rebalance.shares.size()));
+  for (uint64_t share : rebalance.shares) writer.Number(share);
+  for (const TensorRound& of : rebalance.rounds) {
+    writer.Number(of.tensor);
+    writer.Number(of.round);
+  }
+  return writer.Take();
+}
+
+Result<RebalanceBody> DecodeRebalance(const uint8_t* data, size_t bytes) {
+  ByteReader reader(data, bytes);
+  RebalanceBody rebalance;
+  uint32_t count = 0;
+  reader.Number(&rebalance.version);
+  // What follows is all that the shares and rounds can be.
+  bool good = reader.Number(&count) && count <= bytes / sizeof(uint64_t);
+  for (uint32_t i = 0; good && i < count; ++i) {
+    good = reader.Number(&rebalance.shares.emplace_back());
+  }
+  while (good && !reader.finished()) {
+    TensorRound& of = rebalance.rounds.emplace_back();
+    good = reader.Number(&of.tensor) && reader.Number(&of.round);
+  }
+  if (!good) return InvalidArgument("a rebalance that cannot be read");
+  return rebalance;
+}
+
 }  // namespace byteps

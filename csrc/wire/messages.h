@@ -88,6 +88,26 @@ struct TimeBody {
 std::vector<uint8_t> Encode(const TimeBody& time);
 Result<TimeBody> DecodeTime(const uint8_t* data, size_t bytes);
 
+struct TensorRound {
+  uint64_t tensor = 0;  // TensorId(name)
+  uint64_t round = 0;
+
+  bool operator==(const TensorRound& o) const {
+    return tensor == o.tensor && round == o.round;
+  }
+};
+
+// What the messages of a rebalance carry. Each leaves empty what it has no use
+// for.
+struct RebalanceBody {
+  uint64_t version = 0;             // of the shares; 0: proposed only
+  std::vector<uint64_t> shares;     // by server
+  std::vector<TensorRound> rounds;  // of a worker: its next ones; of a commit:
+                                    // the first ones with these shares
+};
+std::vector<uint8_t> Encode(const RebalanceBody& rebalance);
+Result<RebalanceBody> DecodeRebalance(const uint8_t* data, size_t bytes);
+
 }  // namespace byteps
 
 #endif  // BYTEPS_WIRE_MESSAGES_H_

@@ -51,9 +51,19 @@ void Dispatcher::Sent(uint32_t server, uint64_t bytes) {
 void Dispatcher::Answered(uint32_t server, uint64_t bytes, int64_t took_ns) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    lanes_[server].window.Answered(bytes, took_ns, NowNs());
+    const int64_t now_ns = NowNs();
+    lanes_[server].window.Answered(bytes, took_ns, now_ns);
+    lanes_[server].load.Answered(took_ns > 0 ? bytes : 0, now_ns);
   }
   Drain(server);
+}
+
+std::vector<Load> Dispatcher::loads() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const int64_t now_ns = NowNs();
+  std::vector<Load> loads;
+  for (const Lane& lane : lanes_) loads.push_back(lane.load.total(now_ns));
+  return loads;
 }
 
 void Dispatcher::Drain(uint32_t server) {
@@ -75,6 +85,7 @@ void Dispatcher::Drain(uint32_t server) {
       break;
     }
     lane.window.Pushed(bytes, now_ns);
+    lane.load.Pushed(now_ns);
     Queued item = lane.waiting.top();
     lane.waiting.pop();
     lane.in_flight_bytes += bytes;

@@ -23,6 +23,7 @@
 
 #include "csrc/base/thread.h"
 #include "csrc/worker/answer_window.h"
+#include "csrc/worker/load_meter.h"
 
 namespace byteps {
 
@@ -52,6 +53,8 @@ class Dispatcher {
   // `took_ns` after it was started; 0: it was given up.
   void Answered(uint32_t server, uint64_t bytes, int64_t took_ns);
 
+  std::vector<Load> loads();  // by server
+
  private:
   struct Later {
     bool operator()(const Queued& a, const Queued& b) const {
@@ -63,6 +66,7 @@ class Dispatcher {
     std::priority_queue<Queued, std::vector<Queued>, Later> waiting;
     uint64_t in_flight_bytes = 0;
     AnswerWindow window;
+    LoadCount load;
     bool draining = false;  // a thread is in Drain for this server
   };
   void Drain(uint32_t server);

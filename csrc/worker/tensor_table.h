@@ -24,6 +24,8 @@ struct TensorEntry {
   std::string name;
   uint64_t id = 0;
   uint64_t next_round = 0;  // its upper bits are the generation
+  uint32_t measured = 0;    // rounds of the period that is being measured
+  uint64_t period = 0;      // which that is
   // The one push-pull under way, and those that came after it.
   std::shared_ptr<PushPullOperation> active;
   std::deque<std::shared_ptr<PushPullOperation>> waiting;

@@ -23,6 +23,12 @@ std::string Quoted(const PushPullRequest& request) {
   return "tensor \"" + request.name + "\"";
 }
 
+// "12.5 %".
+std::string Percent(uint64_t share) {
+  const uint64_t tenths = (share * 1000 + kWholeModel / 2) / kWholeModel;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
+}
+
 Landing Refuse() {
   Landing landing;
   landing.accept = false;
@@ -31,17 +37,29 @@ Landing Refuse() {
 
 }  // namespace
 
-WorkerClient::WorkerClient(const Config& config, Timeline* timeline)
+WorkerClient::WorkerClient(const Config& config, Timeline* timeline,
+                           Propose propose)
     : config_(config),
       placement_(SharesOf(config), config.partition_bytes),
       pid_(getpid()),
       timeline_(timeline),
       table_(config.num_servers()),
       left_(config.num_servers()),
+      shares_(SharesOf(config)),
+      propose_(std::move(propose)),
       dispatcher_(config.num_servers(), config.credit_bytes,
                   [this](uint32_t server, const Queued& item) {
                     StartPartition(server, item);
-                  }) {}
+                  }) {
+  // Two that measure would undo each other's changes.
+  if (!config.rebalance || propose_ == nullptr || config.self.index != 0 ||
+      config.num_servers() < 2) {
+    return;
+  }
+  meter_.emplace(shares_, config.serves(config.self)
+                              ? config.server_index(config.self)
+                              : config.num_servers());
+}
 
 WorkerClient::~WorkerClient() = default;
 
@@ -149,7 +167,11 @@ void WorkerClient::BeginLocked(OperationPtr operation, Afterwards* after) {
   }
   operation->entry = entry.value();
   TensorEntry& tensor = *entry.value();
-  if (tensor.active != nullptr) {
+  if (!hold_failure_.ok()) {
+    after->completed.emplace_back(std::move(operation->done), hold_failure_);
+    return;
+  }
+  if (tensor.active != nullptr || held_ != 0) {
     tensor.waiting.push_back(std::move(operation));
     return;
   }
@@ -175,6 +197,11 @@ void WorkerClient::BeginLocked(OperationPtr operation, Afterwards* after) {
   tensor.next_round = std::max(tensor.next_round, generation_ << kRoundBits);
   operation->round = tensor.next_round++;
   ++push_pulls_;
+  const Moves& moves = moves_.For(tensor.id, operation->round);
+  for (uint32_t i = 0; i < operation->tasks.size(); ++i) {
+    PartitionTask& task = operation->tasks[i];
+    task.server = moves.ServerOf({tensor.id, i}, task.server);
+  }
   for (const PartitionTask& task : operation->tasks) {
     if (left_[task.server].ok()) continue;
     after->completed.emplace_back(std::move(operation->done),
@@ -402,13 +429,88 @@ void WorkerClient::CompleteIfOverLocked(const OperationPtr& operation,
          operation->called_ns, NowOn(timeline_));
   after->completed.emplace_back(std::move(operation->done), operation->failure);
   tensor.active = nullptr;
+  CountRoundLocked(&tensor, after);
+  BeginWaitingLocked(&tensor, after);
+  JoinIfQuietLocked(after);
+}
+
+void WorkerClient::BeginWaitingLocked(TensorEntry* tensor, Afterwards* after) {
   // What ends at once makes room for the one behind it.
-  while (tensor.active == nullptr && !tensor.waiting.empty()) {
-    OperationPtr next = std::move(tensor.waiting.front());
-    tensor.waiting.pop_front();
+  while (held_ == 0 && tensor->active == nullptr && !tensor->waiting.empty()) {
+    OperationPtr next = std::move(tensor->waiting.front());
+    tensor->waiting.pop_front();
     BeginLocked(std::move(next), after);
   }
-  JoinIfQuietLocked(after);
+}
+
+void WorkerClient::CountRoundLocked(TensorEntry* tensor, Afterwards* after) {
+  if (!meter_.has_value()) return;
+  if (tensor->period != period_) {
+    tensor->period = period_;
+    tensor->measured = 0;
+  }
+  if (++tensor->measured < LoadMeter::kRounds) return;
+  ++period_;
+  after->measure = true;
+}
+
+void WorkerClient::Measure() {
+  const std::vector<Load> loads = dispatcher_.loads();
+  std::vector<uint64_t> shares;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    shares = meter_->Measure(loads);
+  }
+  if (!shares.empty()) propose_(std::move(shares));
+}
+
+RebalanceBody WorkerClient::Hold(uint64_t version) {
+  RebalanceBody answer;
+  answer.version = version;
+  std::lock_guard<std::mutex> lock(mutex_);
+  // Who has left commits nothing any more. The coordinator is a server.
+  if (!left_.front().ok()) return answer;
+  held_ = version;
+  const uint64_t least = generation_ << kRoundBits;
+  table_.ForEach([&answer, least](TensorEntry* tensor) {
+    answer.rounds.push_back({tensor->id, std::max(tensor->next_round, least)});
+  });
+  return answer;
+}
+
+void WorkerClient::Commit(const RebalanceBody& commit) {
+  Afterwards after;
+  std::string slow, quick;  // servers, for the log
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (held_ == 0 || held_ != commit.version) return;
+    const std::vector<uint64_t> planned = SharesOf(config_);
+    moves_.Commit(Moves(planned, commit.shares), commit.rounds);
+    for (uint32_t i = 0; i < shares_.size(); ++i) {
+      const uint64_t from = shares_[i], to = commit.shares[i];
+      const bool loses = to < from && to < planned[i];
+      if (!loses && !(to > from && from < planned[i])) continue;
+      std::string& text = loses ? slow : quick;
+      text += (text.empty() ? "" : ", ") + servers_[i]->label() + " sums " +
+              Percent(to) + " of the model instead of " + Percent(from);
+    }
+    shares_ = commit.shares;
+    if (meter_.has_value()) meter_->Changed(shares_);
+    held_ = 0;
+    table_.ForEach(
+        [&](TensorEntry* tensor) { BeginWaitingLocked(tensor, &after); });
+    JoinIfQuietLocked(&after);
+  }
+  rebalances_.fetch_add(1, std::memory_order_relaxed);
+  Finish(std::move(after));
+  // The worker that measured says it for all.
+  if (!meter_.has_value()) return;
+  if (!slow.empty()) {
+    LogWarning("slower than the other servers: from now on " + slow);
+  }
+  if (!quick.empty()) {
+    LogInfo("quicker than it was: from now on " + quick);
+  }
 }
 
 void WorkerClient::Finish(Afterwards after) {
@@ -420,6 +522,7 @@ void WorkerClient::Finish(Afterwards after) {
   }
   for (const OperationPtr& operation : after.begun) Dispatch(operation);
   if (after.join) SendJoins();
+  if (after.measure) Measure();
   for (auto& completed : after.completed) {
     completed.first(completed.second);
   }
@@ -540,6 +643,14 @@ void WorkerClient::ServerLeft(uint32_t server, const Status& why) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (left_[server].ok()) left_[server] = why;
+    if (server == 0 && held_ != 0) {
+      // The coordinator commits no more, so nothing can begin any more.
+      held_ = 0;
+      hold_failure_ = why;
+      table_.ForEach(
+          [&](TensorEntry* tensor) { BeginWaitingLocked(tensor, &after); });
+      JoinIfQuietLocked(&after);
+    }
     join_is_void = joining_.has_value() && !joining_->answered[server];
     table_.ForEach([&](TensorEntry* tensor) {
       OperationPtr operation = tensor->active;
@@ -613,6 +724,7 @@ WorkerCounters WorkerClient::counters() const {
   counters.results = results_.load(std::memory_order_relaxed);
   counters.bytes_pushed = bytes_pushed_.load(std::memory_order_relaxed);
   counters.bytes_pulled = bytes_pulled_.load(std::memory_order_relaxed);
+  counters.rebalances = rebalances_.load(std::memory_order_relaxed);
   return counters;
 }
 

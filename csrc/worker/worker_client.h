@@ -17,6 +17,9 @@
 //
 // While a worker has joined it misses rounds of the others, so after that all
 // workers start to count anew, in the next generation of rounds.
+//
+// Worker 0 measures the servers and proposes other shares for them; between
+// Hold and Commit nothing begins (see control/rebalance.h).
 #ifndef BYTEPS_WORKER_WORKER_CLIENT_H_
 #define BYTEPS_WORKER_WORKER_CLIENT_H_
 
@@ -38,6 +41,8 @@
 #include "csrc/transport/transport.h"
 #include "csrc/wire/messages.h"
 #include "csrc/worker/dispatcher.h"
+#include "csrc/worker/load_meter.h"
+#include "csrc/worker/moves.h"
 #include "csrc/worker/partition_task.h"
 #include "csrc/worker/placement.h"
 #include "csrc/worker/tensor_table.h"
@@ -78,12 +83,18 @@ struct WorkerCounters {
   uint64_t results = 0;
   uint64_t bytes_pushed = 0;
   uint64_t bytes_pulled = 0;
+  uint64_t rebalances = 0;
 };
 
 class WorkerClient {
  public:
-  // `timeline` outlives the client; null: nothing is recorded.
-  explicit WorkerClient(const Config& config, Timeline* timeline = nullptr);
+  // Gets other shares of the servers.
+  using Propose = std::function<void(std::vector<uint64_t> shares)>;
+
+  // `timeline` outlives the client; null: nothing is recorded. Without
+  // `propose` nothing is measured.
+  explicit WorkerClient(const Config& config, Timeline* timeline = nullptr,
+                        Propose propose = nullptr);
   ~WorkerClient();
 
   // `servers` by index. Requests before this fail.
@@ -95,6 +106,12 @@ class WorkerClient {
   // push. Waits for what is under way here. A server or a worker that leaves
   // meanwhile is the end, as a loss is.
   void Join(JoinCallback done);
+
+  // Begins nothing until the commit of that version, and returns this worker's
+  // next rounds.
+  RebalanceBody Hold(uint64_t version);
+  // Goes on, with other shares from the rounds that it names on.
+  void Commit(const RebalanceBody& commit);
 
   Landing Land(Peer* peer, const Header& header);
   void Arrived(Peer* peer, const Header& header, const Landing& landing);
@@ -131,6 +148,7 @@ class WorkerClient {
     std::vector<OperationPtr> begun;
     std::vector<std::pair<OperationPtr, Status>> given_up;
     bool join = false;
+    bool measure = false;  // a period may be over
     // At most one.
     std::vector<std::pair<JoinCallback, Result<uint32_t>>> joined;
   };
@@ -149,6 +167,8 @@ class WorkerClient {
   // OK if this worker may begin something.
   Status MayBeginLocked() const;
   void JoinIfQuietLocked(Afterwards* after);
+  void BeginWaitingLocked(TensorEntry* tensor, Afterwards* after);
+  void CountRoundLocked(TensorEntry* tensor, Afterwards* after);
   // Into the timeline, of one partition; kTensor: of all, this is the last.
   void Record(Span::What what, const PushPullOperation& operation,
               uint32_t partition, int64_t begin_ns, int64_t end_ns);
@@ -160,6 +180,7 @@ class WorkerClient {
   void PartitionSent(uint32_t server, const OperationPtr& operation,
                      uint32_t partition);
   void SendJoins();
+  void Measure();
   void JoinAnswered(Peer* peer, const Header& header,
                     const std::vector<uint8_t>& body);
   void SendBody(uint32_t server, Header header,
@@ -180,11 +201,19 @@ class WorkerClient {
   std::optional<Joining> joining_;  // guarded by mutex_
   uint64_t generation_ = 0;         // how often it joined; guarded by mutex_
   uint64_t push_pulls_ = 0;         // of this generation; guarded by mutex_
+  MovesByRound moves_;              // guarded by mutex_
+  std::vector<uint64_t> shares_;    // that hold now; guarded by mutex_
+  uint64_t held_ = 0;    // until the commit of this; guarded by mutex_
+  Status hold_failure_;  // it will not come; guarded by mutex_
+  const Propose propose_;
+  std::optional<LoadMeter> meter_;  // guarded by mutex_
+  uint64_t period_ = 1;             // of the meter; guarded by mutex_
 
   std::atomic<uint64_t> pushes_{0};
   std::atomic<uint64_t> results_{0};
   std::atomic<uint64_t> bytes_pushed_{0};
   std::atomic<uint64_t> bytes_pulled_{0};
+  std::atomic<uint64_t> rebalances_{0};
 
   Dispatcher dispatcher_;  // after all that StartPartition uses
 };

@@ -16,11 +16,13 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "csrc/base/clock.h"
 #include "csrc/base/log.h"
 #include "csrc/runtime/current_runtime.h"
+#include "csrc/worker/shares.h"
 
 namespace byteps {
 namespace {
@@ -416,6 +418,181 @@ TEST_P(RuntimeTest, CloseEndsOwnJoin) {
   JoinCall of_server;
   of_server.Run(job.servers[0].get());
   EXPECT_EQ(of_server.Wait().status().code(), Code::kFailedPrecondition);
+}
+
+// Shares with nothing, or a little, for server `starved`.
+std::vector<uint64_t> SharesWithout(uint32_t starved, uint32_t servers) {
+  std::vector<uint64_t> shares(servers, kWholeModel / servers);
+  if (servers < 2) return {kWholeModel};
+  shares[(starved + 1) % servers] += shares[starved];
+  shares[starved] = 0;
+  shares[0] += kWholeModel - kWholeModel / servers * servers;
+  return shares;
+}
+
+TEST_P(RuntimeTest, SumsStayExactWhileSharesChange) {
+  Job job(GetParam());
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  const size_t n = job.workers.size();
+  const uint32_t servers = job.workers[0]->config().num_servers();
+  constexpr size_t kTensors = 6, kSteps = 40;
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < n; ++rank) {
+    threads.emplace_back([&, rank] {
+      Runtime* runtime = job.workers[rank].get();
+      std::vector<std::vector<std::unique_ptr<Call>>> steps(kSteps);
+      const size_t ahead = rank % 2 == 0 ? 0 : 4;
+      const auto wait = [&](size_t step) {
+        for (auto& call : steps[step]) {
+          ASSERT_TRUE(call->Wait().ok());
+          for (size_t i = 0; i < call->data.size(); ++i) {
+            ASSERT_EQ(call->data[i], (i % 97) * n + 1000 * n * (n - 1) / 2);
+          }
+        }
+      };
+      for (size_t step = 0; step < kSteps; ++step) {
+        for (size_t t = 0; t < kTensors; ++t) {
+          // A tensor changes its shape, and one is new in each step.
+          steps[step].push_back(
+              std::make_unique<Call>(200 * t + 50 + step % 3, rank));
+          steps[step].back()->Run(
+              runtime, "t" + std::to_string(t == 5 ? 100 + step : t));
+        }
+        // All propose at once, and some are heeded.
+        if (step % 3 == rank) {
+          runtime->Propose(
+              SharesWithout(static_cast<uint32_t>(step) % servers, servers));
+        }
+        // Some wait for each step, others are ahead with their calls.
+        if (step >= ahead) wait(step - ahead);
+      }
+      for (size_t step = kSteps - ahead; step < kSteps; ++step) wait(step);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (auto& worker : job.workers) {
+    EXPECT_GE(worker->client()->counters().rebalances, 1u);
+  }
+}
+
+TEST_P(RuntimeTest, SharesMayChangeBeforeDuringAndAfterAJoin) {
+  Job job(GetParam());
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  const size_t n = job.workers.size();
+  const uint32_t servers = job.workers[0]->config().num_servers();
+  constexpr size_t kCount = 2000;
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < n; ++rank) {
+    threads.emplace_back([&, rank] {
+      for (uint32_t epoch = 0; epoch < 6; ++epoch) {
+        // Worker r takes part in 3r + 1 steps, or the other way round.
+        const auto steps = [&](size_t r) {
+          return 3 * (epoch % 2 ? n - 1 - r : r) + 1;
+        };
+        for (size_t step = 0; step < steps(rank); ++step) {
+          Call call(kCount, rank);
+          call.Run(job.workers[rank].get(), "t");
+          if (step % 2 == 0) {
+            job.workers[rank]->Propose(
+                SharesWithout((epoch + rank) % servers, servers));
+          }
+          ASSERT_TRUE(call.Wait().ok());
+          size_t pushed = 0, ranks = 0;
+          for (uint32_t r = 0; r < n; ++r) {
+            if (steps(r) <= step) continue;
+            ++pushed;
+            ranks += r;
+          }
+          for (size_t i = 0; i < kCount; ++i) {
+            ASSERT_EQ(call.data[i], (i % 97) * pushed + 1000 * ranks);
+          }
+        }
+        JoinCall join;
+        join.Run(job.workers[rank].get());
+        job.workers[rank]->Propose(SharesWithout(epoch % servers, servers));
+        Result<uint32_t> outcome = join.Wait();
+        ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(RuntimeTest, WhoLeavesDuringARebalanceIsNamedAsEver) {
+  Job job(GetParam());
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  const uint32_t servers = job.workers[0]->config().num_servers();
+  const size_t last = job.workers.size() - 1;
+  job.workers[0]->Propose(SharesWithout(0, servers));
+  std::thread leaves([&] { job.workers[last]->Close(); });
+  Call call(1000, 0);
+  call.Run(job.workers[0].get(), "t");
+  EXPECT_EQ(call.Wait().code(), Code::kUnavailable);
+  leaves.join();
+}
+
+TEST(Runtime, AServerWithoutAShareSumsFirstPartitionsOnly) {
+  Job job({2, 2});
+  ASSERT_NO_FATAL_FAILURE(job.Start());
+  const auto step = [&job] {
+    std::vector<std::unique_ptr<Call>> calls;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      calls.push_back(std::make_unique<Call>(16 * 100, rank));
+      calls[rank]->Run(job.workers[rank].get(), "t");
+    }
+    for (auto& call : calls) {
+      ASSERT_TRUE(call->Wait().ok());
+      for (size_t i = 0; i < call->data.size(); ++i) {
+        ASSERT_EQ(call->data[i], (i % 97) * 2 + 1000);
+      }
+    }
+  };
+  const auto summed = [&job](size_t server) {
+    return job.servers[server]->server()->counters().bytes_summed;
+  };
+  ASSERT_NO_FATAL_FAILURE(step());
+  EXPECT_EQ(summed(0), 2 * 50 * 64u);
+  EXPECT_EQ(summed(1), 2 * 50 * 64u);
+  job.workers[1]->Propose({0, kWholeModel + 1});  // no shares
+  job.workers[1]->Propose({kWholeModel});
+  for (const auto& [shares, lower, upper] :
+       std::vector<std::tuple<std::vector<uint64_t>, size_t, size_t>>{
+           {{0, kWholeModel}, 0, 1}, {{kWholeModel, 0}, 1, 0}}) {
+    const uint64_t before = job.workers[0]->client()->counters().rebalances;
+    job.workers[1]->Propose(shares);
+    // Once it holds on one it holds on all, for what is begun now.
+    const int64_t deadline_ms = NowMs() + kDeadlineMs;
+    for (auto& worker : job.workers) {
+      while (worker->client()->counters().rebalances == before) {
+        ASSERT_LT(NowMs(), deadline_ms);
+        std::this_thread::yield();
+      }
+    }
+    const uint64_t low = summed(lower), up = summed(upper);
+    ASSERT_NO_FATAL_FAILURE(step());
+    EXPECT_LE(summed(lower) - low, 2 * 64u);
+    EXPECT_GE(summed(upper) - up, 2 * 99 * 64u);
+    EXPECT_EQ(summed(0) + summed(1) - low - up, 2 * 100 * 64u);
+  }
+  EXPECT_EQ(job.workers[0]->client()->counters().rebalances, 2u);
+}
+
+TEST(Runtime, CloseEndsWhatARebalanceHolds) {
+  for (const bool close_coordinator : {false, true}) {
+    Job job({3, 0});
+    ASSERT_NO_FATAL_FAILURE(job.Start());
+    job.workers[2]->Propose(SharesWithout(1, 3));
+    std::vector<std::unique_ptr<Call>> calls;
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      calls.push_back(std::make_unique<Call>(500, rank));
+    }
+    calls[1]->Run(job.workers[1].get(), "t");
+    calls[2]->Run(job.workers[2].get(), "t");
+    job.workers[close_coordinator ? 0 : 2]->Close();
+    EXPECT_FALSE(calls[1]->Wait().ok());
+    EXPECT_FALSE(calls[2]->Wait().ok());
+    for (auto& worker : job.workers) worker->Close();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Jobs, RuntimeTest,

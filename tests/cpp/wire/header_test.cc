@@ -53,7 +53,7 @@ TEST(Header, OnlyKnownKindsAreRead) {
     bytes[1] = static_cast<uint8_t>(kind >> 8);
     if (DecodeHeader(bytes).ok()) ++known;
   }
-  EXPECT_EQ(known, 19);
+  EXPECT_EQ(known, 23);
 }
 
 TEST(Header, TheErrorNamesTheKind) {

@@ -145,5 +145,34 @@ TEST(Messages, StartsAndTimesComeBack) {
   EXPECT_FALSE(DecodeTime(time.data(), 8).ok());
 }
 
+TEST(Messages, RebalancesComeBackWhole) {
+  const RebalanceBody body{7, {1, uint64_t{1} << 60, 0}, {{3, 4}, {~0ull, 5}}};
+  const std::vector<uint8_t> bytes = Encode(body);
+  Result<RebalanceBody> back = DecodeRebalance(bytes.data(), bytes.size());
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back.value().version, 7u);
+  EXPECT_EQ(back.value().shares, body.shares);
+  EXPECT_EQ(back.value().rounds, body.rounds);
+  const std::vector<uint8_t> none = Encode(RebalanceBody());
+  back = DecodeRebalance(none.data(), none.size());
+  ASSERT_TRUE(back.ok());
+  EXPECT_TRUE(back.value().shares.empty() && back.value().rounds.empty());
+}
+
+TEST(Messages, ARebalanceOfAnotherLengthIsRefused) {
+  const RebalanceBody body{7, {1, 2}, {{3, 4}}};
+  std::vector<uint8_t> bytes = Encode(body);
+  const size_t no_rounds = bytes.size() - 16;
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    const Result<RebalanceBody> back = DecodeRebalance(bytes.data(), n);
+    EXPECT_EQ(back.ok(), n == no_rounds) << n;
+    if (back.ok()) continue;
+    EXPECT_EQ(back.status().code(), Code::kInvalidArgument);
+  }
+  // More shares than there are bytes.
+  bytes[8] = bytes[9] = bytes[10] = bytes[11] = 0xff;
+  EXPECT_FALSE(DecodeRebalance(bytes.data(), bytes.size()).ok());
+}
+
 }  // namespace
 }  // namespace byteps

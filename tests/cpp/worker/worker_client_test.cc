@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "csrc/worker/shares.h"
 #include "tests/cpp/fake_transport.h"
 
 namespace byteps {
@@ -526,6 +527,124 @@ TEST_F(WorkerClientTest, ALastRankThatCannotBeIsRefused) {
   EXPECT_FALSE(Tell(servers_[0], Kind::kJoined, 2));
   EXPECT_TRUE(Tell(servers_[1], Kind::kJoined));
   EXPECT_FALSE(join.outcome.has_value());
+}
+
+// All of server 1's partitions but first ones, in commits of these tests.
+RebalanceBody AllToServer0(uint64_t version, std::vector<TensorRound> rounds) {
+  return {version, {kWholeModel, 0}, std::move(rounds)};
+}
+
+TEST_F(WorkerClientTest, BetweenHoldAndCommitNothingBegins) {
+  Start();
+  Call before(40), same_name(40), another(40), later(40);
+  before.Run(client_.get(), "t");
+  EXPECT_EQ(client_->Hold(3).rounds,
+            (std::vector<TensorRound>{{TensorId("t"), 1}}));
+  same_name.Run(client_.get(), "t");
+  another.Run(client_.get(), "u");
+  Answer();
+  EXPECT_TRUE(before.outcome.has_value());
+  EXPECT_TRUE(transport_.messages.empty());
+  client_->Commit(AllToServer0(2, {}));  // another one's
+  EXPECT_TRUE(transport_.messages.empty());
+  client_->Commit(AllToServer0(3, {{TensorId("t"), 1}}));
+  EXPECT_EQ(transport_.Count(Kind::kPush), 20u);
+  Answer();
+  later.Run(client_.get(), "u");
+  Answer();
+  for (const Call* call : {&before, &same_name, &another, &later}) {
+    ASSERT_TRUE(call->outcome.has_value());
+    EXPECT_TRUE(call->outcome->ok());
+    EXPECT_EQ(call->data, call->doubled);
+  }
+  EXPECT_EQ(client_->counters().rebalances, 1u);
+  client_->Commit(AllToServer0(3, {}));
+  EXPECT_EQ(client_->counters().rebalances, 1u);
+}
+
+TEST_F(WorkerClientTest, RoundsBeforeTheCommittedOneKeepTheirServers) {
+  Start();
+  client_->Hold(1);
+  // Another worker has begun round 0 already.
+  client_->Commit(AllToServer0(1, {{TensorId("t"), 1}}));
+  const auto pushes_to_server_1 = [this] {
+    size_t count = 0;
+    for (const SentMessage& message : transport_.messages) {
+      if (message.header.kind != Kind::kPush) continue;
+      count += message.peer == servers_[1] && message.header.key.partition > 0;
+    }
+    return count;
+  };
+  Call first(400), second(400);
+  first.Run(client_.get(), "t");
+  EXPECT_NEAR(static_cast<double>(pushes_to_server_1()), 50, 1);
+  Answer();
+  second.Run(client_.get(), "t");
+  EXPECT_EQ(pushes_to_server_1(), 0u);
+  Answer();
+  EXPECT_EQ(second.data, second.doubled);
+}
+
+TEST_F(WorkerClientTest, NextRoundsAreThoseOfThisGeneration) {
+  Start();
+  Call call(4);
+  call.Run(client_.get(), "t");
+  Answer();
+  JoinCall join;
+  join.Run(client_.get());
+  // Who has joined answers too.
+  EXPECT_EQ(client_->Hold(1).rounds,
+            (std::vector<TensorRound>{{TensorId("t"), 1}}));
+  Tell(servers_[0], Kind::kJoined);
+  Tell(servers_[1], Kind::kJoined);
+  ASSERT_TRUE(join.outcome.has_value());
+  client_->Commit(AllToServer0(1, {{TensorId("t"), 1}}));
+  EXPECT_EQ(client_->Hold(2).rounds,
+            (std::vector<TensorRound>{{TensorId("t"), uint64_t{1} << 40}}));
+}
+
+TEST_F(WorkerClientTest, AJoinWaitsForWhatIsHeld) {
+  Start();
+  client_->Hold(1);
+  Call call(4);
+  call.Run(client_.get());
+  JoinCall join;
+  join.Run(client_.get());
+  EXPECT_EQ(transport_.Count(Kind::kJoin), 0u);
+  client_->Commit(AllToServer0(1, {}));
+  EXPECT_EQ(transport_.Count(Kind::kJoin), 0u);
+  Answer();
+  EXPECT_EQ(transport_.Count(Kind::kJoin), 2u);
+}
+
+TEST_F(WorkerClientTest, ALossEndsWhatIsHeld) {
+  Start();
+  client_->Hold(1);
+  Call call(4);
+  call.Run(client_.get());
+  client_->Fail(Unavailable("worker 1 died"));
+  ASSERT_TRUE(call.outcome.has_value());
+  EXPECT_EQ(call.outcome->message(), "worker 1 died");
+  client_->Commit(AllToServer0(1, {}));
+  EXPECT_TRUE(transport_.messages.empty());
+}
+
+TEST_F(WorkerClientTest, ACoordinatorThatLeavesEndsWhatIsHeld) {
+  Start();
+  Call under_way(40), held(4), later(4);
+  under_way.Run(client_.get(), "t");
+  Answer();
+  client_->Hold(1);
+  held.Run(client_.get(), "u");
+  client_->ServerLeft(0, Unavailable("server 0 left the job"));
+  ASSERT_TRUE(held.outcome.has_value());
+  EXPECT_EQ(held.outcome->message(), "server 0 left the job");
+  later.Run(client_.get(), "v");
+  ASSERT_TRUE(later.outcome.has_value());
+  EXPECT_EQ(later.outcome->message(), "server 0 left the job");
+  // It may have asked before it left.
+  EXPECT_TRUE(client_->Hold(2).rounds.empty());
+  EXPECT_TRUE(under_way.outcome.has_value());
 }
 
 class LittleCredit : public WorkerClientTest {
