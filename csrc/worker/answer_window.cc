@@ -25,8 +25,7 @@ uint64_t AnswerWindow::BytesFor(uint64_t partition_bytes) const {
 }
 
 bool AnswerWindow::Allows(uint64_t bytes, int64_t now_ns) {
-  if (unanswered_ == 0 ||
-      unanswered_ + bytes <= BytesFor(bytes) + opened_by_) {
+  if (unanswered_ == 0 || unanswered_ + bytes <= BytesFor(bytes) + opened_by_) {
     return true;
   }
   if (opens_ns_ == kNever) opens_ns_ = now_ns + kPatienceNs;

@@ -99,9 +99,9 @@ constexpr uint64_t kLarge = 1 << 20;
 
 TEST(Dispatcher, WhatWaitsForAnswersGoesWithThem) {
   Log log;
-  Dispatcher dispatcher(
-      1, 64 * kLarge,
-      [&](uint32_t, const Queued& item) { log.Add(item.partition); });
+  Dispatcher dispatcher(1, 64 * kLarge, [&](uint32_t, const Queued& item) {
+    log.Add(item.partition);
+  });
   std::vector<Queued> items;
   for (uint32_t i = 0; i < 64; ++i) items.push_back(Item(i, 0, kLarge));
   dispatcher.Enqueue(0, std::move(items));
@@ -116,9 +116,9 @@ TEST(Dispatcher, WhatWaitsForAnswersGoesWithThem) {
 
 TEST(Dispatcher, WithoutAnyAnswerAllGoesInTheEnd) {
   Log log;
-  Dispatcher dispatcher(
-      2, 64 * kLarge,
-      [&](uint32_t, const Queued& item) { log.Add(item.partition); });
+  Dispatcher dispatcher(2, 64 * kLarge, [&](uint32_t, const Queued& item) {
+    log.Add(item.partition);
+  });
   for (uint32_t server = 0; server < 2; ++server) {
     std::vector<Queued> items;
     for (uint32_t i = 0; i < 64; ++i) items.push_back(Item(i, 0, kLarge));
@@ -129,9 +129,9 @@ TEST(Dispatcher, WithoutAnyAnswerAllGoesInTheEnd) {
 
 TEST(Dispatcher, EndsWithAWindowShut) {
   Log log;
-  Dispatcher dispatcher(
-      1, 64 * kLarge,
-      [&](uint32_t, const Queued& item) { log.Add(item.partition); });
+  Dispatcher dispatcher(1, 64 * kLarge, [&](uint32_t, const Queued& item) {
+    log.Add(item.partition);
+  });
   std::vector<Queued> items;
   for (uint32_t i = 0; i < 64; ++i) items.push_back(Item(i, 0, kLarge));
   dispatcher.Enqueue(0, std::move(items));
