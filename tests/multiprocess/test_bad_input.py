@@ -77,6 +77,7 @@ def test_more_servers_than_partitions():
     assert done["worker 0"].values["pushes"] == 5
 
 
+@pytest.mark.long
 def test_a_tensor_that_no_shared_region_holds():
     """In one partition of 400 MB, where a region has 256 MiB."""
     run(
