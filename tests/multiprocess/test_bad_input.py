@@ -94,7 +94,11 @@ def test_a_worker_ten_times_slower(servers):
 
 @pytest.mark.parametrize(
     "victim, shared_memory",
-    [("server 0", "auto"), ("server 0", "off"), ("worker 1", "auto")],
+    [
+        ("server 0", "auto"),
+        pytest.param("server 0", "off", marks=pytest.mark.long),
+        ("worker 1", "auto"),
+    ],
 )
 def test_a_process_that_stops_for_seconds_and_comes_back(victim, shared_memory):
     """It is silent for 3 s; after the failure timeout of 60 s it would be lost."""
@@ -122,7 +126,9 @@ def netbed(rates):
     return NetBed(len(rates), rates)
 
 
-@pytest.mark.parametrize("bandwidths", ["", "200,20,200,50"])
+@pytest.mark.parametrize(
+    "bandwidths", [pytest.param("", marks=pytest.mark.long), "200,20,200,50"]
+)
 def test_links_of_unequal_speed(bandwidths):
     """Of Mbit/s, for two workers and two servers; known to the job or not."""
     with netbed([200, 20, 200, 50]) as bed:
