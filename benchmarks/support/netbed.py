@@ -86,7 +86,7 @@ class Loopback:
 class NetBed:
     """Hosts on a switch.
 
-    rate: Mbit/s of every host's link and direction.
+    rate: Mbit/s of every host's link and direction, or a list: of each host's.
     """
 
     interface = "eth0"
@@ -179,8 +179,9 @@ class NetBed:
         _check("ip", "netns", "exec", namespace, "sysctl", "-qw", forget)
         # The bucket must hold one 64 KiB segment with its headers, and what passes in
         # the 1 ms that a timer may be late on a busy machine.
-        burst = max(80_000, int(self.rate * 1e6 / 8 / 1000))
-        limit = f"root tbf rate {int(self.rate * 1000)}kbit burst {burst}"
+        rate = self.rate[host] if isinstance(self.rate, list) else self.rate
+        burst = max(80_000, int(rate * 1e6 / 8 / 1000))
+        limit = f"root tbf rate {int(rate * 1000)}kbit burst {burst}"
         for where, device in ((namespace, "eth0"), (self._switch, port)):
             add = f"qdisc add dev {device} {limit} limit {_QUEUE}"
             _check("tc", "-n", where, *add.split())

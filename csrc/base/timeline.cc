@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -11,10 +12,9 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <map>
+#include <limits>
 #include <string_view>
 #include <system_error>
-#include <tuple>
 
 #include "csrc/base/log.h"
 
@@ -22,6 +22,8 @@ namespace byteps {
 namespace {
 
 constexpr std::chrono::seconds kFlushInterval(1);
+// Written at once: text that is still in the cache.
+constexpr size_t kWriteBytes = 128 << 10;
 // Servers' process ids in the file stand behind all workers'.
 constexpr int kServerPid = 1000000;
 
@@ -31,8 +33,10 @@ struct Kind {
   bool waits;         // stands still: shown apart from what moves
 };
 
+constexpr size_t kKinds = 9;
+
 const Kind& KindOf(Span::What what) {
-  static constexpr Kind kKinds[] = {
+  static constexpr Kind kAll[kKinds] = {
       {"tensor", "tensors", true},
       {"queue", "queue for server ", true},
       {"push", "push to server ", false},
@@ -43,7 +47,7 @@ const Kind& KindOf(Span::What what) {
       {"sum", "reduce thread ", false},
       {"reply", "reply to worker ", false},
   };
-  return kKinds[static_cast<size_t>(what)];
+  return kAll[static_cast<size_t>(what)];
 }
 
 std::string Escaped(const std::string& text) {
@@ -63,21 +67,69 @@ std::string Escaped(const std::string& text) {
   return out;
 }
 
-void Append(std::string* out, uint64_t value, int base = 10) {
-  char text[24];
-  const auto end = std::to_chars(text, text + sizeof(text), value, base);
-  out->append(text, end.ptr);
+// No number and no text between two of them is longer.
+constexpr size_t kMaxNumber = 24;
+
+char* Put(char* out, uint64_t value, int base = 10) {
+  return std::to_chars(out, out + kMaxNumber, value, base).ptr;
+}
+
+char* Put(char* out, std::string_view text) {
+  std::memcpy(out, text.data(), text.size());
+  return out + text.size();
 }
 
 // The format's unit.
-void AppendMicroseconds(std::string* out, int64_t ns) {
-  Append(out, static_cast<uint64_t>(ns / 1000));
+char* PutMicroseconds(char* out, int64_t ns) {
+  out = Put(out, static_cast<uint64_t>(ns / 1000));
   const int64_t rest = ns % 1000;
-  *out += '.';
-  *out += static_cast<char>('0' + rest / 100);
-  *out += static_cast<char>('0' + rest / 10 % 10);
-  *out += static_cast<char>('0' + rest % 10);
+  *out++ = '.';
+  *out++ = static_cast<char>('0' + rest / 100);
+  *out++ = static_cast<char>('0' + rest / 10 % 10);
+  *out++ = static_cast<char>('0' + rest % 10);
+  return out;
 }
+
+// Rows on which spans do not overlap. Of a thousand partitions that wait in
+// line each needs one, so the first free one is found in a tree.
+class Rows {
+ public:
+  // The first row that is free at `begin_ns`, or a new one; busy until
+  // `end_ns`.
+  size_t Take(int64_t begin_ns, int64_t end_ns) {
+    size_t node = 1;
+    if (ends_[1] > begin_ns) {
+      if (count_ == leaves_) Grow();
+      node = leaves_ + count_++;
+    }
+    while (node < leaves_) node = 2 * node + (ends_[2 * node] > begin_ns);
+    const size_t row = node - leaves_;
+    ends_[node] = end_ns;
+    while ((node /= 2) > 0) {
+      ends_[node] = std::min(ends_[2 * node], ends_[2 * node + 1]);
+    }
+    return row;
+  }
+
+ private:
+  static constexpr int64_t kNoRow = std::numeric_limits<int64_t>::max();
+
+  void Grow() {
+    std::vector<int64_t> ends(4 * leaves_, kNoRow);
+    std::copy_n(ends_.begin() + leaves_, leaves_, ends.begin() + 2 * leaves_);
+    leaves_ *= 2;
+    ends_ = std::move(ends);
+    for (size_t node = leaves_; --node > 0;) {
+      ends_[node] = std::min(ends_[2 * node], ends_[2 * node + 1]);
+    }
+  }
+
+  size_t count_ = 0;
+  size_t leaves_ = 1;  // a power of two
+  // A node's children are 2n and 2n + 1; it has the earlier end of theirs. The
+  // leaves are the rows.
+  std::vector<int64_t> ends_ = {kNoRow, kNoRow};
+};
 
 // "20261202-173015-123456", in UTC.
 std::string JobName(int64_t wall_ns) {
@@ -111,6 +163,7 @@ class Timeline::File {
   }
 
   bool is_open() const { return fd_ >= 0; }
+  size_t waiting_bytes() const { return text_.size(); }
 
   Status Open(const std::string& directory, int64_t job_wall_ns) {
     const std::string job = JobName(job_wall_ns);
@@ -149,38 +202,38 @@ class Timeline::File {
   }
 
   void Name(uint64_t tensor, const std::string& name) {
-    names_[tensor] = Escaped(name);
+    TensorTexts& texts = texts_[tensor];
+    texts = TensorTexts();
+    texts.name = Escaped(name);
   }
 
   void Add(const Span& span) {
-    const Kind& kind = KindOf(span.what);
     const int tid = RowOf(span);
-    text_ += "{\"ph\":\"X\",\"cat\":\"";
-    text_ += kind.name;
-    text_ += "\",\"name\":\"";
-    const auto name = names_.find(span.tensor);
-    if (name != names_.end()) text_ += name->second;
-    text_ += "\",\"pid\":";
-    Append(&text_, static_cast<uint64_t>(pid(kind.waits)));
-    text_ += ",\"tid\":";
-    Append(&text_, static_cast<uint64_t>(tid));
-    text_ += ",\"ts\":";
-    AppendMicroseconds(&text_, span.begin_ns);
-    text_ += ",\"dur\":";
-    AppendMicroseconds(&text_, span.end_ns - span.begin_ns);
-    text_ += ",\"args\":{\"tensor\":\"";
-    Append(&text_, span.tensor, 16);
-    text_ += "\",\"partition\":";
-    Append(&text_, span.partition);
-    text_ += ",\"round\":";
-    Append(&text_, span.round);
-    text_ += ",\"bytes\":";
-    Append(&text_, span.bytes);
-    text_ += ",\"peer\":";
-    Append(&text_, span.peer);
-    text_ += ",\"rank\":";
-    Append(&text_, span.rank);
-    text_ += "}},\n";
+    TensorTexts& texts = texts_[span.tensor];
+    std::string& head = texts.heads[static_cast<size_t>(span.what)];
+    if (head.empty()) Describe(span, &texts);
+    // Ten numbers and the texts between them.
+    const size_t most = head.size() + texts.tensor.size() + 20 * kMaxNumber;
+    if (room_.size() < most) room_.resize(most);
+    char* out = room_.data();
+    out = Put(out, head);
+    out = Put(out, static_cast<uint64_t>(tid));
+    out = Put(out, ",\"ts\":");
+    out = PutMicroseconds(out, span.begin_ns);
+    out = Put(out, ",\"dur\":");
+    out = PutMicroseconds(out, span.end_ns - span.begin_ns);
+    out = Put(out, texts.tensor);
+    out = Put(out, span.partition);
+    out = Put(out, ",\"round\":");
+    out = Put(out, span.round);
+    out = Put(out, ",\"bytes\":");
+    out = Put(out, span.bytes);
+    out = Put(out, ",\"peer\":");
+    out = Put(out, span.peer);
+    out = Put(out, ",\"rank\":");
+    out = Put(out, span.rank);
+    out = Put(out, "}},\n");
+    text_.append(room_.data(), static_cast<size_t>(out - room_.data()));
   }
 
   void Finish(uint64_t dropped) {
@@ -220,40 +273,59 @@ class Timeline::File {
              ",\"tid\":" + std::to_string(tid) + ",\"args\":{" + args + "}},\n";
   }
 
+  // What is the same for all spans of a tensor.
+  struct TensorTexts {
+    std::string name;
+    std::string heads[kKinds];  // by Span::What: up to the row
+    std::string tensor;
+  };
+
+  void Describe(const Span& span, TensorTexts* texts) {
+    const Kind& kind = KindOf(span.what);
+    texts->heads[static_cast<size_t>(span.what)] =
+        std::string("{\"ph\":\"X\",\"cat\":\"") + kind.name + "\",\"name\":\"" +
+        texts->name + "\",\"pid\":" + std::to_string(pid(kind.waits)) +
+        ",\"tid\":";
+    char id[kMaxNumber];
+    texts->tensor = ",\"args\":{\"tensor\":\"" +
+                    std::string(id, Put(id, span.tensor, 16)) +
+                    "\",\"partition\":";
+  }
+
   // The viewers show what overlaps well on rows of its own only: a free one of
   // those that this kind and peer have, or a new one.
   int RowOf(const Span& span) {
-    auto& rows = rows_[{span.what, span.peer}];
-    for (Row& row : rows) {
-      if (row.end_ns > span.begin_ns) continue;
-      row.end_ns = span.end_ns;
-      return row.tid;
-    }
+    auto& of_kind = rows_[static_cast<size_t>(span.what)];
+    if (span.peer >= of_kind.size()) of_kind.resize(span.peer + 1);
+    PeerRows& rows = of_kind[span.peer];
+    const size_t row = rows.rows.Take(span.begin_ns, span.end_ns);
+    if (row < rows.tids.size()) return rows.tids[row];
     const Kind& kind = KindOf(span.what);
     std::string title = kind.title;
     if (span.what != Span::What::kTensor) title += std::to_string(span.peer);
-    if (!rows.empty()) title += " (" + std::to_string(rows.size() + 1) + ")";
+    if (row > 0) title += " (" + std::to_string(row + 1) + ")";
     const int tid = next_tid_++;
     const uint64_t order = (static_cast<uint64_t>(span.what) << 26) +
-                           (uint64_t{span.peer} << 12) + rows.size();
+                           (uint64_t{span.peer} << 12) + row;
     Meta("thread_name", pid(kind.waits), tid, "\"name\":\"" + title + "\"");
     Meta("thread_sort_index", pid(kind.waits), tid,
          "\"sort_index\":" + std::to_string(order));
-    rows.push_back({tid, span.end_ns});
+    rows.tids.push_back(tid);
     return tid;
   }
 
-  struct Row {
-    int tid;
-    int64_t end_ns;
+  struct PeerRows {
+    Rows rows;
+    std::vector<int> tids;
   };
   const ProcessName self_;
   const ProcessName coordinator_;
   int fd_ = -1;
   std::string path_;
-  std::string text_;  // not in the file yet
-  std::unordered_map<uint64_t, std::string> names_;
-  std::map<std::pair<Span::What, uint32_t>, std::vector<Row>> rows_;
+  std::string text_;        // not in the file yet
+  std::vector<char> room_;  // for a span's line
+  std::unordered_map<uint64_t, TensorTexts> texts_;
+  std::vector<PeerRows> rows_[kKinds];  // by Span::What, then by peer
   int next_tid_ = 1;
 };
 
@@ -379,7 +451,14 @@ void Timeline::Write(const std::string& directory) {
     if (status.ok()) {
       for (const auto& name : names) file.Name(name.first, name.second);
       if (clock) file.SetClock(*clock);
-      for (const Span& span : spans) file.Add(span);
+      for (const Span& span : spans) {
+        file.Add(span);
+        if (file.waiting_bytes() < kWriteBytes) continue;
+        status = file.Flush();
+        if (!status.ok()) break;
+      }
+    }
+    if (status.ok()) {
       if (last) file.Finish(dropped);
       status = file.Flush();
     }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@ constexpr int kSealSeal = 1;              // F_SEAL_SEAL
 constexpr int kSealShrink = 2;            // F_SEAL_SHRINK
 constexpr int kSealGrow = 4;              // F_SEAL_GROW
 constexpr int kSealFutureWrite = 0x0010;  // F_SEAL_FUTURE_WRITE
+constexpr int64_t kTmpfs = 0x01021994;    // TMPFS_MAGIC
 
 constexpr size_t kAlignment = 64;
 
@@ -125,10 +127,14 @@ void SharedRegion::Retire(uint64_t place) {
 
 std::shared_ptr<const PeerRegion> PeerRegion::Map(int fd, std::string* why) {
   struct stat about{};
+  struct statfs system{};
   const int seals = fcntl(fd, kGetSeals);
   uint8_t* base = nullptr;
   if (seals < 0 || (seals & kSealShrink) == 0) {
     *why = "it may shrink";
+  } else if (fstatfs(fd, &system) != 0 || system.f_type != kTmpfs) {
+    // Reading a page of its own kind, where none is left, ends the process.
+    *why = "it has huge pages";
   } else if (fstat(fd, &about) != 0 || about.st_size <= 0) {
     *why = "it has no size";
   } else {

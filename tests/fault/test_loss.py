@@ -1,5 +1,7 @@
 """A process dies, stops or leaves: what the others get, and how soon."""
 
+import os
+import pathlib
 import re
 import signal
 import time
@@ -94,6 +96,48 @@ def test_a_killed_process_is_an_error_on_every_survivor(job):
 @pytest.mark.parametrize("victim", ["worker 1", "server 0"])
 def test_a_killed_process_where_workers_serve_beside_a_server(victim):
     kill_and_check(2, 1, victim, TF_BYTEPS_COLOCATED_SERVERS="on")
+
+
+# 48 MB a step, so that a kill meets a push or a result on its way; and how much of it
+# went by shared memory.
+STREAM = LOOP.replace("100_000", "2_000_000").replace(
+    'print("step 3", flush=True)',
+    """from tf_byteps import runtime
+            print("shared", runtime.current().native.counters()["bytes_shared"])
+            print("step 3", flush=True)""",
+)
+
+
+def file_sockets(pids):
+    """The paths of these processes' unix sockets; an abstract one has none."""
+    inodes = set()
+    for pid in pids:
+        for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            if match := re.match(r"socket:\[(\d+)\]", os.readlink(fd)):
+                inodes.add(match[1])
+    lines = pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]
+    entries = [line.split() for line in lines]
+    assert any(e[6] in inodes for e in entries)  # they have some
+    return [e[7] for e in entries if e[6] in inodes and e[7:] and e[7][0] != "@"]
+
+
+@pytest.mark.parametrize("victim", ["worker 1", "server 0"])
+def test_a_process_killed_amid_a_stream_through_shared_memory(victim):
+    """Deadline: 2 s. Nothing that outlives a process is ever made."""
+    with Job(STREAM, 2, 1) as job:
+        for rank in range(2):
+            shared = job.wait_for(f"worker {rank}", r"shared (\d+)", 60)
+            assert int(shared[1]) >= 2 * 24_000_000  # two whole steps at least
+            job.wait_for(f"worker {rank}", "step 3", 60)
+        pids = [process.popen.pid for process in job.processes.values()]
+        assert file_sockets(pids) == []
+        for pid in pids:
+            # A memfd: no name, and gone with the last who has it.
+            maps = pathlib.Path(f"/proc/{pid}/maps").read_text()
+            assert "/memfd:tf_byteps (deleted)" in maps
+        job.kill(victim)
+        check_survivors(job, victim, 2)
+    assert not [name for name in os.listdir("/dev/shm") if "byteps" in name]
 
 
 @pytest.mark.long

@@ -59,13 +59,13 @@ class Done:
 class Process:
     """One process of a job, in a session of its own."""
 
-    def __init__(self, name, command, environment):
+    def __init__(self, name, command, environment, start=subprocess.Popen):
         self.name = name
         self._begin = time.monotonic()
         self._seconds = None
         self._changed = threading.Condition()
         self._lines = {"stdout": [], "stderr": []}
-        self.popen = subprocess.Popen(
+        self.popen = start(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -199,7 +199,14 @@ class Job:
     """A cluster of processes; see the module."""
 
     def __init__(
-        self, script, workers=2, servers=0, environment=None, of=None, arguments=()
+        self,
+        script,
+        workers=2,
+        servers=0,
+        environment=None,
+        of=None,
+        arguments=(),
+        bed=None,
     ):
         """Describes a job.
 
@@ -207,14 +214,20 @@ class Job:
             script: A path, or the text of a script.
             environment: Changes for all processes.
             of: Changes for one, by name: {"worker 1": {...}}.
+            bed: Hosts, as those of benchmarks/support/netbed.py: one for each
+                process, the workers' first. None: all on this one.
         """
         self._folder = tempfile.TemporaryDirectory()
+        self.scratch = pathlib.Path(self._folder.name)  # SCRATCH, of all processes
         if "\n" in str(script):
             path = pathlib.Path(self._folder.name, "script.py")
             path.write_text(script)
             script = path
-        ports = free_ports(workers + servers)
-        self.addresses = [f"127.0.0.1:{port}" for port in ports]
+        if bed is None:
+            ports = free_ports(workers + servers)
+            self.addresses = [f"127.0.0.1:{port}" for port in ports]
+        else:
+            self.addresses = [bed.new_address(i) for i in range(workers + servers)]
         self.cluster = {"worker": self.addresses[:workers]}
         if servers:
             self.cluster["ps"] = self.addresses[workers:]
@@ -238,6 +251,12 @@ class Job:
                 **{**shared, **(of or {}).get(name, {})},
             )
         self.processes = {}
+        self._start = {
+            name: functools.partial(bed.popen, self.addresses.index(self.address(name)))
+            if bed
+            else subprocess.Popen
+            for name in self._commands
+        }
 
     def address(self, name):
         """Where a process listens."""
@@ -252,7 +271,10 @@ class Job:
         """Starts all processes, or some."""
         for name in names or self._commands:
             self.processes[name] = Process(
-                name, self._commands[name], self._environments[name]
+                name,
+                self._commands[name],
+                self._environments[name],
+                self._start[name],
             )
         return self
 

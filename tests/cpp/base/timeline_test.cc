@@ -114,6 +114,49 @@ TEST_F(TimelineTest, WhatOverlapsHasRowsOfItsOwn) {
   EXPECT_EQ(Count(text, "\"name\":\"push to server 0 (2)\""), 1u);
 }
 
+TEST_F(TimelineTest, AFreeRowIsTheFirstOne) {
+  ASSERT_TRUE(timeline_->Start(folder_).ok());
+  timeline_->SetJob(kWallNs);
+  const auto add = [this](int64_t begin_ns, int64_t end_ns) {
+    timeline_->Add(At(begin_ns, end_ns));
+  };
+  for (int i = 0; i < 100; ++i) add(0, 1000 + 1000 * i);  // one each
+  add(3000, 500000);  // 1, as 2 and 3 would be
+  add(3000, 4000);    // 2
+  add(3000, 500000);  // 3
+  add(4000, 500000);  // 2
+  add(4000, 500000);  // 4
+  add(100000, 500000);
+  add(600000, 600001);  // 1
+  timeline_->Stop();
+  const std::string text = Text(Path("worker-1.json"));
+  std::vector<int> rows;
+  size_t at = 0;
+  const std::string mark = "\"tid\":";
+  while ((at = text.find("\"ph\":\"X\"", at)) != std::string::npos) {
+    at = text.find(mark, at) + mark.size();
+    rows.push_back(std::stoi(text.substr(at)));
+  }
+  std::vector<int> expected;
+  for (int i = 1; i <= 100; ++i) expected.push_back(i);
+  for (int row : {1, 2, 3, 2, 4, 5, 1}) expected.push_back(row);
+  EXPECT_EQ(rows, expected);
+  EXPECT_EQ(Count(text, "\"name\":\"push to server 0 (100)\""), 1u);
+  EXPECT_EQ(Count(text, "\"name\":\"push to server 0 (101)\""), 0u);
+}
+
+TEST_F(TimelineTest, WhatIsNamedLaterHasTheNameFromThenOn) {
+  ASSERT_TRUE(timeline_->Start(folder_).ok());
+  timeline_->SetJob(kWallNs);
+  timeline_->Add(At(0, 1));
+  timeline_->Name(7, std::string(3000, 'n'));
+  timeline_->Add(At(1, 2));
+  timeline_->Stop();
+  const std::string text = Text(Path("worker-1.json"));
+  EXPECT_EQ(Count(text, "\"ph\":\"X\""), 2u);
+  EXPECT_GE(Count(text, "\"name\":\"" + std::string(3000, 'n') + "\""), 1u);
+}
+
 TEST_F(TimelineTest, ALabelHoldsForWhatStandsBehindTheName) {
   timeline_->Label("f/push_pull.1", "dense/kernel");
   ASSERT_TRUE(timeline_->Start(folder_).ok());

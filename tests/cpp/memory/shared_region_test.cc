@@ -1,5 +1,6 @@
 #include "csrc/memory/shared_region.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -106,6 +107,18 @@ TEST(PeerRegion, WhatMayShrinkIsRefused) {
   ASSERT_EQ(pipe(ends), 0);
   close(ends[1]);
   EXPECT_EQ(PeerRegion::Map(ends[0], &why), nullptr);
+}
+
+TEST(PeerRegion, HugePagesAreRefused) {
+  const int fd =
+      memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+  if (fd < 0) GTEST_SKIP() << "the kernel has no huge pages";
+  ASSERT_EQ(ftruncate(fd, 2 << 20), 0);
+  ASSERT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW),
+            0);
+  std::string why;
+  EXPECT_EQ(PeerRegion::Map(fd, &why), nullptr);
+  EXPECT_EQ(why, "it has huge pages");
 }
 
 TEST(PeerRegion, IsForReading) {

@@ -1,11 +1,14 @@
 #include "csrc/server/key_slot.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "csrc/reduce/half.h"
@@ -42,6 +45,35 @@ class KeySlotTest : public testing::Test {
   void Push(uint32_t rank, uint64_t round, std::vector<float> values) {
     Push(rank, round, std::move(values), Sum());
   }
+
+  // As Push, of values in a worker's own memory, which may not be written to.
+  template <typename T>
+  void PushTheirs(uint32_t rank, uint64_t round, const std::vector<T>& values,
+                  const Declaration& declaration) {
+    Contribution c;
+    c.rank = rank;
+    c.round = round;
+    c.declaration = std::make_shared<Declaration>(declaration);
+    const size_t bytes = values.size() * sizeof(T);
+    void* place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(place, MAP_FAILED);
+    std::memcpy(place, values.data(), bytes);
+    ASSERT_EQ(mprotect(place, bytes, PROT_READ), 0);
+    c.data = Buffer(&theirs_, static_cast<uint8_t*>(place), bytes, bytes, true);
+    ++theirs_.lent;
+    out_.clear();
+    slot_.Push(std::move(c), absences_, now_ms_, &out_);
+  }
+
+  // Lends pages and has them back; a page that is read afterwards is gone.
+  struct Workers final : BufferSource {
+    void GiveBack(uint8_t* data, size_t capacity) override {
+      munmap(data, capacity);
+      --lent;
+    }
+    int lent = 0;
+  };
 
   void Join(uint32_t rank) {
     absences_.joined[rank] = true;
@@ -82,6 +114,7 @@ class KeySlotTest : public testing::Test {
     return ranks;
   }
 
+  Workers theirs_;
   BufferPool pool_{1 << 20};
   KeySlot slot_{kKey, 3, &pool_};
   Absences absences_{3};
@@ -150,6 +183,129 @@ TEST_F(KeySlotTest, HalvesAreAveragedBeforeTheyAreRounded) {
   const uint16_t big = FloatToFloat16(40000);
   for (uint32_t rank = 0; rank < 3; ++rank) Push<uint16_t>(rank, 0, {big}, d);
   EXPECT_EQ(Result<uint16_t>(), std::vector<uint16_t>{big});
+}
+
+// More than a step of the sum, and no multiple of one.
+constexpr size_t kMany = 100003;
+
+// Values of a rank: of it and of the position, exact in half types too.
+template <typename T>
+std::vector<T> Pattern(uint32_t rank, T (*from)(float)) {
+  std::vector<T> values(kMany);
+  for (size_t i = 0; i < kMany; ++i) {
+    values[i] = from(static_cast<float>((i * (rank + 1)) % 7 + rank));
+  }
+  return values;
+}
+
+float Same(float value) { return value; }
+
+TEST_F(KeySlotTest, WorkersMemoryIsReadAndReturnedAtTheEnd) {
+  const Floats parts[] = {Pattern(0, Same), Pattern(1, Same), Pattern(2, Same)};
+  const auto combined = [&](auto combine) {
+    Floats out(kMany);
+    for (size_t i = 0; i < kMany; ++i) {
+      out[i] = combine(parts[0][i], parts[1][i], parts[2][i]);
+    }
+    return out;
+  };
+  using F = float;
+  const std::pair<Operation, Floats> cases[] = {
+      {Operation::kSum, combined([](F a, F b, F c) { return a + b + c; })},
+      {Operation::kAverage,
+       combined([](F a, F b, F c) { return (a + b + c) / 3; })},
+      {Operation::kMin,
+       combined([](F a, F b, F c) { return std::min({a, b, c}); })},
+      {Operation::kMax,
+       combined([](F a, F b, F c) { return std::max({a, b, c}); })}};
+  uint64_t round = 0;
+  for (const auto& [operation, expected] : cases) {
+    Declaration d = Sum(DType::kFloat32, kMany);
+    d.operation = operation;
+    // Those of `theirs` are a worker's memory, the others were received.
+    for (unsigned theirs = 0; theirs < 8; ++theirs) {
+      for (uint32_t rank : {1u, 0u, 2u}) {
+        if ((theirs >> rank & 1) != 0) {
+          PushTheirs(rank, round, parts[rank], d);
+        } else {
+          Push(rank, round, parts[rank], d);
+        }
+      }
+      EXPECT_EQ(Result(), expected) << Name(operation) << " " << theirs;
+      EXPECT_EQ(theirs_.lent, 0);
+      ++round;
+    }
+  }
+}
+
+TEST_F(KeySlotTest, AlsoThatOfHalves) {
+  for (auto [dtype, from] : {std::pair{DType::kFloat16, &FloatToFloat16},
+                             std::pair{DType::kBFloat16, &FloatToBFloat16}}) {
+    std::vector<uint16_t> expected[2];
+    for (size_t i = 0; i < kMany; ++i) {
+      const auto sum =
+          static_cast<float>(i % 7 + 2 * i % 7 + 1 + 3 * i % 7 + 2);
+      expected[0].push_back(from(sum));
+      expected[1].push_back(from(sum / 3));
+    }
+    for (uint64_t average : {0, 1}) {
+      Declaration d = Sum(dtype, kMany);
+      if (average != 0) d.operation = Operation::kAverage;
+      static uint64_t round = 0;
+      for (uint32_t rank : {2u, 1u, 0u}) {
+        PushTheirs(rank, round, Pattern(rank, from), d);
+      }
+      EXPECT_TRUE(Result<uint16_t>() == expected[average]);
+      EXPECT_EQ(theirs_.lent, 0);
+      ++round;
+    }
+  }
+}
+
+TEST_F(KeySlotTest, ABroadcastFromAWorkersMemoryIsCopied) {
+  Declaration d = Sum(DType::kFloat32, kMany);
+  d.operation = Operation::kBroadcast;
+  d.root_rank = 1;
+  const Floats values = Pattern(1, Same);
+  Push<float>(0, 0, {}, d);
+  PushTheirs(1, 0, values, d);
+  Push<float>(2, 0, {}, d);
+  EXPECT_EQ(theirs_.lent, 0);  // the root may write there again
+  ASSERT_EQ(out_.size(), 3u);
+  EXPECT_EQ(out_[1].payload, nullptr);
+  ASSERT_EQ(out_[2].payload->size(), kMany * sizeof(float));
+  EXPECT_EQ(std::memcmp(out_[2].payload->data(), values.data(),
+                        kMany * sizeof(float)),
+            0);
+}
+
+TEST_F(KeySlotTest, WhoSumsAloneGetsACopy) {
+  Join(0);
+  Join(2);
+  for (Operation operation : {Operation::kSum, Operation::kAverage}) {
+    Declaration d = Sum(DType::kFloat32, kMany);
+    d.operation = operation;
+    static uint64_t round = 0;
+    PushTheirs(1, round++, Floats(kMany, 6), d);
+    EXPECT_EQ(theirs_.lent, 0);
+    EXPECT_EQ(Result(Ranks{1}),
+              Floats(kMany, operation == Operation::kSum ? 6 : 2));
+  }
+}
+
+TEST_F(KeySlotTest, AFailedRoundReturnsWorkersMemory) {
+  const Declaration d = Sum(DType::kFloat32, kMany);
+  PushTheirs(0, 0, Pattern(0, Same), d);
+  PushTheirs(2, 0, Pattern(2, Same), d);
+  EXPECT_EQ(theirs_.lent, 2);
+  out_.clear();
+  slot_.Cancel(0, Cancelled("worker 1 gave up"), &out_);
+  EXPECT_EQ(theirs_.lent, 0);
+  PushTheirs(1, 0, Pattern(1, Same), d);  // late
+  EXPECT_EQ(theirs_.lent, 0);
+  PushTheirs(0, 1, Pattern(0, Same), d);
+  PushTheirs(1, 1, Floats(3), Sum(DType::kFloat32, 3));  // another shape
+  EXPECT_EQ(theirs_.lent, 0);
 }
 
 TEST_F(KeySlotTest, ABroadcastCopiesBitsAndSparesItsRoot) {

@@ -10,16 +10,23 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "csrc/base/clock.h"
+#include "csrc/transport/tcp/poller.h"
+#include "csrc/transport/tcp/region_exchange.h"
 #include "csrc/transport/tcp/socket.h"
 #include "csrc/wire/bytes.h"
 #include "csrc/wire/handshake.h"
@@ -87,6 +94,36 @@ class Stranger {
     return out;
   }
 
+  // Exactly `bytes`; fewer at the end of the stream or if nothing comes.
+  std::vector<uint8_t> HearAll(size_t bytes) {
+    while (heard_.size() < bytes) {
+      const std::vector<uint8_t> more = Hear(1024, kPatienceMs);
+      if (more.empty()) break;
+      heard_.insert(heard_.end(), more.begin(), more.end());
+    }
+    const auto end =
+        heard_.begin() + static_cast<ptrdiff_t>(std::min(bytes, heard_.size()));
+    std::vector<uint8_t> out(heard_.begin(), end);
+    heard_.erase(heard_.begin(), end);
+    return out;
+  }
+
+  // The next message that is no ping; `body` gets what follows its header.
+  Header HearMessage(std::vector<uint8_t>* body) {
+    for (;;) {
+      const std::vector<uint8_t> bytes = HearAll(Header::kBytes);
+      if (bytes.size() < Header::kBytes) {
+        ADD_FAILURE() << "the stream ended";
+        return Header();
+      }
+      const Header header = DecodeHeader(bytes.data()).value();
+      if (header.kind == Kind::kPing) continue;
+      body->clear();
+      if (!header.in_place) *body = HearAll(header.payload_bytes);
+      return header;
+    }
+  }
+
   bool IsDroppedWithin(int64_t ms) {
     const int64_t deadline = NowMs() + ms;
     for (;;) {
@@ -103,16 +140,15 @@ class Stranger {
     Nonce nonce{};
     nonce[0] = 42;
     Handshake handshake = Handshake::Dialer(config, wanted, nonce);
-    std::vector<uint8_t> heard;
     for (;;) {
       Say(handshake.TakeOutput());
       if (handshake.state() != Handshake::State::kWaiting) break;
       const std::vector<uint8_t> more = Hear(1024, kPatienceMs);
       if (more.empty()) return false;
-      heard.insert(heard.end(), more.begin(), more.end());
-      heard.erase(heard.begin(),
-                  heard.begin() + static_cast<ptrdiff_t>(handshake.Receive(
-                                      heard.data(), heard.size())));
+      heard_.insert(heard_.end(), more.begin(), more.end());
+      heard_.erase(heard_.begin(),
+                   heard_.begin() + static_cast<ptrdiff_t>(handshake.Receive(
+                                        heard_.data(), heard_.size())));
     }
     reason_ = handshake.reason();
     return handshake.state() == Handshake::State::kDone;
@@ -122,6 +158,7 @@ class Stranger {
  private:
   Socket socket_;
   std::string reason_;
+  std::vector<uint8_t> heard_;  // and not looked at yet
 };
 
 std::vector<uint8_t> Encoded(const Header& header) {
@@ -152,8 +189,10 @@ size_t CountOf(const std::string& text, const std::string& part) {
 }
 
 struct Process {
-  explicit Process(const Config& config)
-      : config(config), transport(MakeTcpTransport(config, &receiver)) {}
+  explicit Process(const Config& config,
+                   std::shared_ptr<SharedRegion> region = nullptr)
+      : config(config),
+        transport(MakeTcpTransport(config, &receiver, std::move(region))) {}
   ~Process() {
     transport->Close(0);
     receiver.Seal();
@@ -710,6 +749,220 @@ TEST_F(TcpTransport, WhatAPeerSaidLastIsReadThoughItsEndIsKnown) {
   ASSERT_TRUE(process.receiver.WaitLost(peer, &why));
   EXPECT_EQ(process.receiver.message_count(), 100u);
   EXPECT_EQ(sent.failed(), 1u);
+}
+
+// ---- Shared memory
+
+// A peer that has exchanged regions with a process, and may say anything.
+class Sharer {
+ public:
+  static constexpr size_t kRegionBytes = 1 << 16;
+  enum class Shows { kRegion, kNothing, kWhatMayShrink };
+
+  Sharer(Process* process, const Config& config, uint16_t port,
+         Shows shows = Shows::kRegion)
+      : stranger_(port),
+        region_(SharedRegion::Make(kRegionBytes).value()),
+        exchange_(region_, &poller_, [this](const Ticket&, int fd) {
+          std::string why;
+          theirs_ = PeerRegion::Map(fd, &why);
+        }) {
+    EXPECT_TRUE(stranger_.Greet(config, {Role::kWorker, 0}));
+    peer_ = process->receiver.WaitJoined({Role::kWorker, 1});
+    EXPECT_NE(peer_, nullptr);
+    std::vector<uint8_t> body;
+    EXPECT_EQ(stranger_.HearMessage(&body).kind, Kind::kShare);
+    const Result<ShareOffer> offer = DecodeShareOffer(body.data(), body.size());
+    EXPECT_TRUE(offer.ok());
+    if (!offer.ok() || shows == Shows::kNothing) return;
+    if (shows == Shows::kWhatMayShrink) {
+      ShowUnsealed(offer.value());
+      return;
+    }
+    EXPECT_EQ(exchange_.Show(offer.value()), 0);
+    EXPECT_EQ(stranger_.HearMessage(&body).kind, Kind::kShared);
+  }
+
+  Peer* peer() { return peer_; }
+  Stranger& stranger() { return stranger_; }
+  uint8_t* Bytes() {
+    EXPECT_TRUE(!buffer_.empty() || region_->Take(kRegionBytes, &buffer_));
+    return buffer_.data();
+  }
+  void Say(const Header& header) { stranger_.Say(Encoded(header)); }
+  void SayInPlace(uint64_t place, uint64_t bytes) {
+    Header header = DataHeader(3, bytes);
+    header.in_place = true;
+    header.place = place;
+    Say(header);
+  }
+
+ private:
+  void ShowUnsealed(ShareOffer offer) {
+    const int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    EXPECT_EQ(ftruncate(fd, kRegionBytes), 0);
+    Socket socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    std::memcpy(to.sun_path, offer.address.data(), offer.address.size());
+    iovec text{offer.ticket.data(), offer.ticket.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
+    message.msg_name = &to;
+    message.msg_namelen = static_cast<socklen_t>(
+        offsetof(sockaddr_un, sun_path) + offer.address.size());
+    message.msg_iov = &text;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* part = CMSG_FIRSTHDR(&message);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(part), &fd, sizeof(fd));
+    EXPECT_EQ(sendmsg(socket.fd(), &message, 0),
+              static_cast<ssize_t>(offer.ticket.size()));
+    close(fd);
+  }
+
+  Stranger stranger_;
+  Poller poller_;
+  std::shared_ptr<SharedRegion> region_;
+  Buffer buffer_;  // all of region_
+  std::shared_ptr<const PeerRegion> theirs_;
+  RegionExchange exchange_;
+  Peer* peer_ = nullptr;
+};
+
+class SharedMemory : public TcpTransport {
+ protected:
+  using Shows = Sharer::Shows;
+
+  static std::shared_ptr<SharedRegion> Region() {
+    return SharedRegion::Make(1 << 20).value();
+  }
+
+  // The peer is dropped with a sentence that has `reason`, and the job goes on.
+  void ExpectDropped(Process* process, Sharer* sharer,
+                     const std::string& reason) {
+    Status why;
+    ASSERT_TRUE(process->receiver.WaitLost(sharer->peer(), &why));
+    EXPECT_EQ(why.code(), Code::kUnavailable);
+    EXPECT_NE(why.message().find("worker 1 (" + addresses_[1] +
+                                 ") broke the protocol: "),
+              std::string::npos)
+        << why.message();
+    EXPECT_NE(why.message().find(reason), std::string::npos) << why.message();
+    EXPECT_TRUE(sharer->stranger().IsDroppedWithin(kPatienceMs));
+    EXPECT_EQ(process->receiver.message_count(), 0u);
+    ExpectThatTheJobGoesOn(process);
+  }
+};
+
+TEST_F(SharedMemory, APlaceInTheRegionIsReadAndReturned) {
+  Process process(ConfigOf(0), Region());
+  ASSERT_TRUE(process.Listen().ok());
+  Sharer sharer(&process, ConfigOf(1), ports_[0]);
+  const std::vector<uint8_t> payload = PatternOf(1, 3, 5000);
+  const uint64_t place =
+      Sharer::kRegionBytes - payload.size();  // up to its end
+  std::memcpy(sharer.Bytes() + place, payload.data(), payload.size());
+  sharer.SayInPlace(place, payload.size());
+  ASSERT_TRUE(process.receiver.WaitMessages(1));
+  EXPECT_TRUE(process.receiver.messages()[0].payload == payload);
+  std::vector<uint8_t> body;
+  const Header answer = sharer.stranger().HearMessage(&body);
+  EXPECT_EQ(answer.kind, Kind::kReturned);
+  EXPECT_EQ(answer.place, place);
+}
+
+TEST_F(SharedMemory, APlaceOutsideDropsThePeer) {
+  constexpr uint64_t kEnd = Sharer::kRegionBytes;
+  constexpr uint64_t kMost = ~uint64_t{0};
+  const std::pair<uint64_t, uint64_t> places[] = {
+      {kEnd, 1},     {kEnd - 4999, 5000},  {kEnd + 1, 0},
+      {0, kEnd + 1}, {kEnd - 1, 1 << 20},  {kMost, 1},
+      {kMost, 5000}, {kMost - 4999, 5000}, {uint64_t{1} << 63, 4096}};
+  Process process(ConfigOf(0), Region());
+  ASSERT_TRUE(process.Listen().ok());
+  for (const auto& [place, bytes] : places) {
+    Sharer sharer(&process, ConfigOf(1), ports_[0]);
+    sharer.SayInPlace(place, bytes);
+    ExpectDropped(&process, &sharer, "is not in the memory it shares");
+  }
+}
+
+TEST_F(SharedMemory, APlaceOfWhoSharesNothingDropsThePeer) {
+  for (Shows shows : {Shows::kNothing, Shows::kWhatMayShrink}) {
+    Process process(ConfigOf(0), Region());
+    ASSERT_TRUE(process.Listen().ok());
+    Sharer sharer(&process, ConfigOf(1), ports_[0], shows);
+    sharer.SayInPlace(0, 4096);
+    ExpectDropped(&process, &sharer, "is not in the memory it shares");
+  }
+}
+
+TEST_F(SharedMemory, AProcessWithoutARegionTakesNoPlaces) {
+  Process process(ConfigOf(0));
+  ASSERT_TRUE(process.Listen().ok());
+  Stranger stranger(ports_[0]);
+  ASSERT_TRUE(stranger.Greet(ConfigOf(1), {Role::kWorker, 0}));
+  Peer* peer = process.receiver.WaitJoined({Role::kWorker, 1});
+  ASSERT_NE(peer, nullptr);
+  Header header = DataHeader(3, 4096);
+  header.in_place = true;
+  stranger.Say(Encoded(header));
+  Status why;
+  ASSERT_TRUE(process.receiver.WaitLost(peer, &why));
+  EXPECT_NE(why.message().find("is not in the memory it shares"),
+            std::string::npos)
+      << why.message();
+}
+
+TEST_F(SharedMemory, MessagesOfTheExchangeHaveNoPlace) {
+  for (Kind kind :
+       {Kind::kPing, Kind::kShare, Kind::kShared, Kind::kReturned}) {
+    Process process(ConfigOf(0), Region());
+    ASSERT_TRUE(process.Listen().ok());
+    Sharer sharer(&process, ConfigOf(1), ports_[0]);
+    Header header;
+    header.kind = kind;
+    header.in_place = true;
+    header.payload_bytes = 100;
+    sharer.Say(header);
+    ExpectDropped(&process, &sharer, " of 100 bytes");
+  }
+}
+
+TEST_F(SharedMemory, WhatIsSaidOfThisRegionOutOfTurnIsHarmless) {
+  Process process(ConfigOf(0), Region());
+  ASSERT_TRUE(process.Listen().ok());
+  Sharer sharer(&process, ConfigOf(1), ports_[0]);
+  Header header;
+  header.kind = Kind::kReturned;  // of what was never shown
+  for (uint64_t place : {uint64_t{0}, uint64_t{4096}, ~uint64_t{0}}) {
+    header.place = place;
+    sharer.Say(header);
+    sharer.Say(header);
+  }
+  header = Header();
+  header.kind = Kind::kShared;  // the stranger was not shown it
+  sharer.Say(header);
+  header.kind = Kind::kShare;  // an offer that cannot be read
+  header.payload_bytes = 40;
+  sharer.Say(header);
+  sharer.stranger().Say(std::vector<uint8_t>(40, 0xff));
+  sharer.Say(DataHeader(0, 0));
+  ASSERT_TRUE(process.receiver.WaitMessages(1));
+  // So what it is sent comes over the connection.
+  const std::vector<uint8_t> payload = PatternOf(0, 0, 10000);
+  Completions sent;
+  process.transport->Send(sharer.peer(), DataHeader(0, payload.size()),
+                          payload.data(), sent.Next());
+  std::vector<uint8_t> body;
+  EXPECT_FALSE(sharer.stranger().HearMessage(&body).in_place);
+  EXPECT_TRUE(body == payload);
+  EXPECT_TRUE(sent.WaitAll());
 }
 
 // ---- Dialing
