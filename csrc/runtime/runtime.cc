@@ -648,6 +648,7 @@ void Runtime::Close() {
   changed_.notify_all();
   if (client_ != nullptr) {
     client_->Fail(Cancelled("tf_byteps was shut down in this process"));
+    client_->Close();
   }
   if (server_ != nullptr) {
     if (config_.is_worker()) {

@@ -12,6 +12,11 @@ constexpr uint64_t kPartitions = 3;
 constexpr uint64_t kLeastBytes = 96 << 10;
 // An opened window closes by one byte for so many that are answered.
 constexpr uint64_t kClosing = 8;
+// How long a partition waits: so many times as long as its answer alone takes
+// at the rate of answers, within bounds.
+constexpr double kPatience = 4;
+constexpr int64_t kLeastPatienceNs = 20'000'000;
+constexpr int64_t kMostPatienceNs = 200'000'000;
 constexpr int64_t kPeriodNs = 10'000'000'000;
 
 }  // namespace
@@ -26,11 +31,21 @@ uint64_t AnswerWindow::BytesFor(uint64_t partition_bytes) const {
   return on_its_way + std::max(kLeastBytes, kPartitions * partition_bytes);
 }
 
+int64_t AnswerWindow::PatienceNs(uint64_t bytes) const {
+  if (bytes_per_ns_ <= 0) return kLeastPatienceNs;
+  const double usual = static_cast<double>(bytes) / bytes_per_ns_;
+  return static_cast<int64_t>(
+      std::clamp<double>(kPatience * usual, kLeastPatienceNs, kMostPatienceNs));
+}
+
 bool AnswerWindow::Allows(uint64_t bytes, int64_t now_ns) {
   if (unanswered_ == 0 || unanswered_ + bytes <= BytesFor(bytes) + opened_by_) {
+    // Many small ones that go first do not make a large one wait for ever.
+    if (bytes >= refused_) opens_ns_ = kNever;
     return true;
   }
-  if (opens_ns_ == kNever) opens_ns_ = now_ns + kPatienceNs;
+  if (opens_ns_ == kNever) opens_ns_ = now_ns + PatienceNs(bytes);
+  refused_ = bytes;
   if (now_ns < opens_ns_) return false;
   opens_ns_ = kNever;
   opened_by_ = std::max(2 * opened_by_, unanswered_ + bytes - BytesFor(bytes));
@@ -51,7 +66,6 @@ void AnswerWindow::BeginTrip(int64_t now_ns) {
 void AnswerWindow::Answered(uint64_t bytes, int64_t took_ns, int64_t now_ns) {
   unanswered_ -= bytes;
   opened_by_ -= std::min(opened_by_, bytes / kClosing);
-  opens_ns_ = kNever;
   if (took_ns <= 0) return;
   if (now_ns >= period_ends_ns_) {
     period_ends_ns_ = now_ns + kPeriodNs;

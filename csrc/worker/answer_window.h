@@ -6,9 +6,9 @@
 // carries in the shortest time that an answer takes, and a few partitions.
 //
 // It never stops a worker: workers that push in different orders would wait for
-// each other for ever. Where no answer comes for a while the window opens, by
-// more each time, and closes slowly, with many answers: an order that differs
-// once, since a layer's gradient came late to somebody, lasts.
+// each other for ever. Where a partition has waited for long the window opens,
+// by more each time, and closes slowly, with many answers: an order that
+// differs once, since a layer's gradient came late to somebody, lasts.
 //
 // A state machine without lock or clock; its dispatcher has both.
 #ifndef BYTEPS_WORKER_ANSWER_WINDOW_H_
@@ -21,26 +21,25 @@ namespace byteps {
 
 class AnswerWindow {
  public:
-  static constexpr int64_t kPatienceNs = 20'000'000;
-
   // Whether a partition of `bytes` may go now. One always may.
   bool Allows(uint64_t bytes, int64_t now_ns);
   void Pushed(uint64_t bytes, int64_t now_ns);
   // `took_ns` from push to answer; 0: given up, nothing is to be learnt.
   void Answered(uint64_t bytes, int64_t took_ns, int64_t now_ns);
 
-  // When Allows opens the window; the end of time while it was not asked in
-  // vain.
+  // When Allows opens the window; the end of time if nothing waits for that.
   int64_t opens_ns() const { return opens_ns_; }
   uint64_t BytesFor(uint64_t partition_bytes) const;
 
  private:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
+  int64_t PatienceNs(uint64_t bytes) const;
   void BeginTrip(int64_t now_ns);
 
   uint64_t unanswered_ = 0;
   int64_t opens_ns_ = kNever;
+  uint64_t refused_ = 0;    // the bytes that wait until then
   uint64_t opened_by_ = 0;  // beyond the window
 
   // The rate of answers, by round trips: the pushes that are unanswered at the

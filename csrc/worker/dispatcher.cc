@@ -20,7 +20,9 @@ Dispatcher::Dispatcher(uint32_t num_servers, uint64_t credit_bytes, Start start)
       lanes_(num_servers),
       opener_("bps-dispatch", [this] { OpenWindows(); }) {}
 
-Dispatcher::~Dispatcher() {
+Dispatcher::~Dispatcher() { Close(); }
+
+void Dispatcher::Close() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     closed_ = true;
@@ -99,24 +101,30 @@ void Dispatcher::Drain(uint32_t server) {
 
 void Dispatcher::OpenWindows() {
   std::unique_lock<std::mutex> lock(mutex_);
+  int64_t opened_ns = 0;
   while (!closed_) {
-    const int64_t now_ns = NowNs();
     opener_wakes_ns_ = kNever;
-    for (uint32_t server = 0; server < lanes_.size(); ++server) {
-      if (lanes_[server].window.opens_ns() <= now_ns) {
-        lock.unlock();
-        Drain(server);
-        lock.lock();
+    for (const Lane& lane : lanes_) {
+      // What was due before has been drained. If it still waits then for
+      // credit, or another thread drains, and both go on by themselves.
+      const int64_t opens_ns = lane.window.opens_ns();
+      if (opens_ns > opened_ns) {
+        opener_wakes_ns_ = std::min(opener_wakes_ns_, opens_ns);
       }
-      opener_wakes_ns_ =
-          std::min(opener_wakes_ns_, lanes_[server].window.opens_ns());
     }
-    if (closed_) break;
+    // Nothing changes between the look above and the wait.
     if (opener_wakes_ns_ == kNever) {
       shut_.wait(lock);
     } else {
       shut_.wait_until(lock, std::chrono::steady_clock::time_point(
                                  std::chrono::nanoseconds(opener_wakes_ns_)));
+    }
+    opened_ns = NowNs();
+    for (uint32_t server = 0; server < lanes_.size(); ++server) {
+      if (closed_ || lanes_[server].window.opens_ns() > opened_ns) continue;
+      lock.unlock();
+      Drain(server);
+      lock.lock();
     }
   }
 }

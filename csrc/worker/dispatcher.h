@@ -46,12 +46,16 @@ class Dispatcher {
   using Start = std::function<void(uint32_t server, const Queued& item)>;
 
   Dispatcher(uint32_t num_servers, uint64_t credit_bytes, Start start);
-  ~Dispatcher();
+  ~Dispatcher();  // closes
 
   void Enqueue(uint32_t server, std::vector<Queued> items);
   void Sent(uint32_t server, uint64_t bytes);
   // `took_ns` after it was started; 0: it was given up.
   void Answered(uint32_t server, uint64_t bytes, int64_t took_ns);
+
+  // From then on windows open no more, and what is started is started by the
+  // callers. Not from `start`.
+  void Close();
 
   std::vector<Load> loads();  // by server
 

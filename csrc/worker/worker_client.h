@@ -123,6 +123,8 @@ class WorkerClient {
   // All that is outstanding and all that comes later fails with `why`. The
   // first reason stands.
   void Fail(const Status& why);
+  // After Fail: its thread ends. Not from a callback.
+  void Close() { dispatcher_.Close(); }
 
   WorkerCounters counters() const;
   size_t num_tensors() const;

@@ -340,6 +340,20 @@ TEST_P(RuntimeTest, GathersRowsOfAllWorkers) {
   }
 }
 
+// The sum of what those of n workers pushed that took part.
+void ExpectSum(const Call& call, size_t n,
+               const std::function<bool(uint32_t rank)>& took_part) {
+  size_t pushed = 0, ranks = 0;
+  for (uint32_t rank = 0; rank < n; ++rank) {
+    if (!took_part(rank)) continue;
+    ++pushed;
+    ranks += rank;
+  }
+  for (size_t i = 0; i < call.data.size(); ++i) {
+    ASSERT_EQ(call.data[i], (i % 97) * pushed + 1000 * ranks);
+  }
+}
+
 TEST_P(RuntimeTest, WorkersWithDifferentNumbersOfStepsMeetInAJoin) {
   Job job(GetParam());
   ASSERT_NO_FATAL_FAILURE(job.Start());
@@ -356,15 +370,8 @@ TEST_P(RuntimeTest, WorkersWithDifferentNumbersOfStepsMeetInAJoin) {
           Call call(kCount, rank);
           call.Run(job.workers[rank].get(), "t");
           ASSERT_TRUE(call.Wait().ok());
-          size_t pushed = 0, ranks = 0;
-          for (uint32_t r = 0; r < n; ++r) {
-            if (steps(r) <= step) continue;
-            ++pushed;
-            ranks += r;
-          }
-          for (size_t i = 0; i < kCount; ++i) {
-            ASSERT_EQ(call.data[i], (i % 97) * pushed + 1000 * ranks);
-          }
+          ASSERT_NO_FATAL_FAILURE(
+              ExpectSum(call, n, [&](uint32_t r) { return step < steps(r); }));
         }
         JoinCall join;
         join.Run(job.workers[rank].get());
@@ -497,15 +504,8 @@ TEST_P(RuntimeTest, SharesMayChangeBeforeDuringAndAfterAJoin) {
                 SharesWithout((epoch + rank) % servers, servers));
           }
           ASSERT_TRUE(call.Wait().ok());
-          size_t pushed = 0, ranks = 0;
-          for (uint32_t r = 0; r < n; ++r) {
-            if (steps(r) <= step) continue;
-            ++pushed;
-            ranks += r;
-          }
-          for (size_t i = 0; i < kCount; ++i) {
-            ASSERT_EQ(call.data[i], (i % 97) * pushed + 1000 * ranks);
-          }
+          ASSERT_NO_FATAL_FAILURE(
+              ExpectSum(call, n, [&](uint32_t r) { return step < steps(r); }));
         }
         JoinCall join;
         join.Run(job.workers[rank].get());

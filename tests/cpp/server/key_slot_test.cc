@@ -29,13 +29,19 @@ class KeySlotTest : public testing::Test {
     return d;
   }
 
-  template <typename T>
-  void Push(uint32_t rank, uint64_t round, std::vector<T> values,
-            const Declaration& declaration) {
+  static Contribution From(uint32_t rank, uint64_t round,
+                           const Declaration& declaration) {
     Contribution c;
     c.rank = rank;
     c.round = round;
     c.declaration = std::make_shared<Declaration>(declaration);
+    return c;
+  }
+
+  template <typename T>
+  void Push(uint32_t rank, uint64_t round, std::vector<T> values,
+            const Declaration& declaration) {
+    Contribution c = From(rank, round, declaration);
     const size_t bytes = values.size() * sizeof(T);
     ASSERT_TRUE(pool_.Take(bytes, &c.data));
     if (bytes > 0) std::memcpy(c.data.data(), values.data(), bytes);
@@ -50,10 +56,7 @@ class KeySlotTest : public testing::Test {
   template <typename T>
   void PushTheirs(uint32_t rank, uint64_t round, const std::vector<T>& values,
                   const Declaration& declaration) {
-    Contribution c;
-    c.rank = rank;
-    c.round = round;
-    c.declaration = std::make_shared<Declaration>(declaration);
+    Contribution c = From(rank, round, declaration);
     const size_t bytes = values.size() * sizeof(T);
     void* place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

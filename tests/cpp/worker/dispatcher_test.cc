@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -97,44 +98,53 @@ class Log {
 
 constexpr uint64_t kLarge = 1 << 20;
 
-TEST(Dispatcher, WhatWaitsForAnswersGoesWithThem) {
-  Log log;
-  Dispatcher dispatcher(1, 64 * kLarge, [&](uint32_t, const Queued& item) {
-    log.Add(item.partition);
-  });
-  std::vector<Queued> items;
-  for (uint32_t i = 0; i < 64; ++i) items.push_back(Item(i, 0, kLarge));
-  dispatcher.Enqueue(0, std::move(items));
-  EXPECT_LT(log.size(), 64u);  // unless this thread slept for seconds
-  for (size_t i = 0; i < 64; ++i) {
-    ASSERT_TRUE(log.WaitFor(i + 1));
-    dispatcher.Sent(0, kLarge);
-    dispatcher.Answered(0, kLarge, 1000);
-  }
-  EXPECT_EQ(log.size(), 64u);
-}
+// Partitions that are too large for the windows to take all.
+class WindowTest : public testing::Test {
+ protected:
+  static constexpr uint32_t kServers = 8;
+  static constexpr uint32_t kCount = 32;
 
-TEST(Dispatcher, WithoutAnyAnswerAllGoesInTheEnd) {
-  Log log;
-  Dispatcher dispatcher(2, 64 * kLarge, [&](uint32_t, const Queued& item) {
-    log.Add(item.partition);
-  });
-  for (uint32_t server = 0; server < 2; ++server) {
+  void EnqueueAll(uint32_t server) {
     std::vector<Queued> items;
-    for (uint32_t i = 0; i < 64; ++i) items.push_back(Item(i, 0, kLarge));
-    dispatcher.Enqueue(server, std::move(items));
+    for (uint32_t i = 0; i < kCount; ++i) items.push_back(Item(i, 0, kLarge));
+    dispatcher_.Enqueue(server, std::move(items));
   }
-  EXPECT_TRUE(log.WaitFor(128));
+
+  Log log_;
+  Dispatcher dispatcher_{
+      kServers, kCount * kLarge,
+      [this](uint32_t, const Queued& item) { log_.Add(item.partition); }};
+};
+
+TEST_F(WindowTest, WhatWaitsForAnswersGoesWithThem) {
+  EnqueueAll(0);
+  EXPECT_LT(log_.size(), kCount);  // unless this thread slept for seconds
+  for (size_t i = 0; i < kCount; ++i) {
+    ASSERT_TRUE(log_.WaitFor(i + 1));
+    dispatcher_.Sent(0, kLarge);
+    dispatcher_.Answered(0, kLarge, 1000);
+  }
+  EXPECT_EQ(log_.size(), kCount);
 }
 
-TEST(Dispatcher, EndsWithAWindowShut) {
-  Log log;
-  Dispatcher dispatcher(1, 64 * kLarge, [&](uint32_t, const Queued& item) {
-    log.Add(item.partition);
-  });
-  std::vector<Queued> items;
-  for (uint32_t i = 0; i < 64; ++i) items.push_back(Item(i, 0, kLarge));
-  dispatcher.Enqueue(0, std::move(items));
+TEST_F(WindowTest, WithoutAnyAnswerAllGoesInTheEnd) {
+  std::vector<std::thread> threads;
+  for (uint32_t server = 0; server < kServers; ++server) {
+    threads.emplace_back([this, server] { EnqueueAll(server); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(log_.WaitFor(kServers * kCount));
+}
+
+TEST_F(WindowTest, EndsWithAWindowShut) { EnqueueAll(0); }
+
+TEST_F(WindowTest, OpensNoMoreOnceItIsClosed) {
+  EnqueueAll(0);
+  dispatcher_.Close();
+  const size_t started = log_.size();
+  EnqueueAll(1);
+  dispatcher_.Close();
+  EXPECT_LT(log_.size(), started + kCount);
 }
 
 TEST(Dispatcher, WhatIsSentAtOnceIsNotNested) {
