@@ -10,6 +10,8 @@ namespace {
 // pushed by others, and being answered.
 constexpr uint64_t kPartitions = 3;
 constexpr uint64_t kLeastBytes = 96 << 10;
+// Threads on both ways run this much later than they could.
+constexpr int64_t kDelayNs = 2'000'000;
 // An opened window closes by one byte for so many that are answered.
 constexpr uint64_t kClosing = 8;
 // How long a partition waits: so many times as long as its answer alone takes
@@ -25,8 +27,8 @@ uint64_t AnswerWindow::BytesFor(uint64_t partition_bytes) const {
   const int64_t shortest = std::min(shortest_ns_, shortest_before_ns_);
   uint64_t on_its_way = 0;
   if (shortest != kNever) {
-    on_its_way =
-        static_cast<uint64_t>(bytes_per_ns_ * static_cast<double>(shortest));
+    on_its_way = static_cast<uint64_t>(
+        bytes_per_ns_ * static_cast<double>(shortest + kDelayNs));
   }
   return on_its_way + std::max(kLeastBytes, kPartitions * partition_bytes);
 }
