@@ -3,7 +3,7 @@
 //   bench_push_pull worker|server INDEX WORKERS SERVERS [NAME=VALUE...]
 //
 // WORKERS and SERVERS are addresses with commas between them; the settings are
-// mixed, partition_bytes, credit_bytes and shared_memory.
+// mixed, partition_bytes, credit_bytes, shared_memory and rebalance.
 #include <condition_variable>
 #include <cstdint>
 #include <iostream>
@@ -36,6 +36,8 @@ bool Set(const std::string& setting, Config* config) {
     config->credit_bytes = value;
   } else if (name == "shared_memory") {
     config->shared_memory = value != 0;
+  } else if (name == "rebalance") {
+    config->rebalance = value != 0;
   } else {
     return false;
   }

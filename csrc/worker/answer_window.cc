@@ -20,17 +20,42 @@ constexpr double kPatience = 4;
 constexpr int64_t kLeastPatienceNs = 20'000'000;
 constexpr int64_t kMostPatienceNs = 200'000'000;
 constexpr int64_t kPeriodNs = 10'000'000'000;
+constexpr int64_t kSampleNs = 100'000'000;
+// Answers at less than this part of their fastest pace are few.
+constexpr double kFew = 0.5;
 
 }  // namespace
 
+void AnswerPace::Answered(uint64_t bytes, int64_t now_ns) {
+  bytes_ += bytes;
+  const int64_t took_ns = now_ns - sample_began_ns_;
+  if (took_ns < kSampleNs) return;
+  if (now_ns >= period_ends_ns_) {
+    period_ends_ns_ = now_ns + kPeriodNs;
+    fastest_before_ = std::exchange(fastest_, 0);
+  }
+  fastest_ =
+      std::max(fastest_, static_cast<double>(bytes_ - sample_begin_bytes_) /
+                             static_cast<double>(took_ns));
+  sample_begin_bytes_ = bytes_;
+  sample_began_ns_ = now_ns;
+}
+
+bool AnswerPace::Keeps(uint64_t bytes, int64_t took_ns) const {
+  const double fastest = std::max(fastest_, fastest_before_);
+  return static_cast<double>(bytes) >
+         kFew * fastest * static_cast<double>(took_ns);
+}
+
 uint64_t AnswerWindow::BytesFor(uint64_t partition_bytes) const {
   const int64_t shortest = std::min(shortest_ns_, shortest_before_ns_);
-  uint64_t on_its_way = 0;
+  const auto few =
+      static_cast<double>(std::max(kLeastBytes, kPartitions * partition_bytes));
+  double bytes = weight_ * few;
   if (shortest != kNever) {
-    on_its_way = static_cast<uint64_t>(
-        bytes_per_ns_ * static_cast<double>(shortest + kDelayNs));
+    bytes += bytes_per_ns_ * static_cast<double>(shortest + kDelayNs);
   }
-  return on_its_way + std::max(kLeastBytes, kPartitions * partition_bytes);
+  return static_cast<uint64_t>(bytes);
 }
 
 int64_t AnswerWindow::PatienceNs(uint64_t bytes) const {
@@ -40,23 +65,48 @@ int64_t AnswerWindow::PatienceNs(uint64_t bytes) const {
       std::clamp<double>(kPatience * usual, kLeastPatienceNs, kMostPatienceNs));
 }
 
-bool AnswerWindow::Allows(uint64_t bytes, int64_t now_ns) {
-  if (unanswered_ == 0 || unanswered_ + bytes <= BytesFor(bytes) + opened_by_) {
-    // Many small ones that go first do not make a large one wait for ever.
-    if (bytes >= refused_) opens_ns_ = kNever;
+void AnswerWindow::WaitFrom(uint64_t bytes, int64_t now_ns,
+                            const AnswerPace& pace) {
+  opens_ns_ = now_ns + PatienceNs(bytes);
+  waits_since_ns_ = now_ns;
+  answered_then_ = pace.bytes();
+}
+
+uint64_t AnswerWindow::UnansweredFrom(int64_t priority) const {
+  uint64_t bytes = 0;
+  for (auto it = unanswered_by_priority_.lower_bound(priority);
+       it != unanswered_by_priority_.end(); ++it) {
+    bytes += it->second;
+  }
+  return bytes;
+}
+
+bool AnswerWindow::Allows(uint64_t bytes, int64_t priority, int64_t now_ns,
+                          const AnswerPace& pace) {
+  const uint64_t unanswered = UnansweredFrom(priority);
+  if (unanswered == 0 || unanswered + bytes <= BytesFor(bytes) + opened_by_) {
+    // Many small or urgent ones that go first do not make another wait for
+    // ever.
+    if (bytes >= refused_ && priority <= refused_priority_) opens_ns_ = kNever;
     return true;
   }
-  if (opens_ns_ == kNever) opens_ns_ = now_ns + PatienceNs(bytes);
+  if (opens_ns_ == kNever) WaitFrom(bytes, now_ns, pace);
   refused_ = bytes;
+  refused_priority_ = priority;
   if (now_ns < opens_ns_) return false;
+  if (pace.Keeps(pace.bytes() - answered_then_, now_ns - waits_since_ns_)) {
+    WaitFrom(bytes, now_ns, pace);
+    return false;
+  }
   opens_ns_ = kNever;
-  opened_by_ = std::max(2 * opened_by_, unanswered_ + bytes - BytesFor(bytes));
+  opened_by_ = std::max(2 * opened_by_, unanswered + bytes - BytesFor(bytes));
   return true;
 }
 
-void AnswerWindow::Pushed(uint64_t bytes, int64_t now_ns) {
+void AnswerWindow::Pushed(uint64_t bytes, int64_t priority, int64_t now_ns) {
   if (unanswered_ == 0) BeginTrip(now_ns);
   unanswered_ += bytes;
+  unanswered_by_priority_[priority] += bytes;
 }
 
 void AnswerWindow::BeginTrip(int64_t now_ns) {
@@ -65,9 +115,14 @@ void AnswerWindow::BeginTrip(int64_t now_ns) {
   trip_ends_at_ = std::max(unanswered_, kLeastBytes);
 }
 
-void AnswerWindow::Answered(uint64_t bytes, int64_t took_ns, int64_t now_ns) {
+void AnswerWindow::Answered(uint64_t bytes, int64_t priority, int64_t took_ns,
+                            int64_t now_ns) {
   unanswered_ -= bytes;
+  uint64_t& same = unanswered_by_priority_[priority];
+  same -= bytes;
+  if (same == 0) unanswered_by_priority_.erase(priority);
   opened_by_ -= std::min(opened_by_, bytes / kClosing);
+  if (unanswered_ == 0) opened_by_ /= 2;
   if (took_ns <= 0) return;
   if (now_ns >= period_ends_ns_) {
     period_ends_ns_ = now_ns + kPeriodNs;

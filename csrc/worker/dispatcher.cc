@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "csrc/base/clock.h"
@@ -14,11 +15,20 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
-Dispatcher::Dispatcher(uint32_t num_servers, uint64_t credit_bytes, Start start)
+Dispatcher::Dispatcher(const std::vector<uint64_t>& shares,
+                       uint64_t credit_bytes, Start start)
     : credit_bytes_(credit_bytes),
       start_(std::move(start)),
-      lanes_(num_servers),
-      opener_("bps-dispatch", [this] { OpenWindows(); }) {}
+      lanes_(shares.size()),
+      opener_("bps-dispatch", [this] { OpenWindows(); }) {
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  const double mean = sum / static_cast<double>(shares.size());
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t server = 0; server < lanes_.size(); ++server) {
+    const auto share = static_cast<double>(shares[server]);
+    lanes_[server].window.SetWeight(share / mean);
+  }
+}
 
 Dispatcher::~Dispatcher() { Close(); }
 
@@ -50,11 +60,13 @@ void Dispatcher::Sent(uint32_t server, uint64_t bytes) {
   Drain(server);
 }
 
-void Dispatcher::Answered(uint32_t server, uint64_t bytes, int64_t took_ns) {
+void Dispatcher::Answered(uint32_t server, uint64_t bytes, int64_t priority,
+                          int64_t took_ns) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     const int64_t now_ns = NowNs();
-    lanes_[server].window.Answered(bytes, took_ns, now_ns);
+    lanes_[server].window.Answered(bytes, priority, took_ns, now_ns);
+    if (took_ns > 0) pace_.Answered(bytes, now_ns);
     lanes_[server].load.Answered(took_ns > 0 ? bytes : 0, now_ns);
   }
   Drain(server);
@@ -77,16 +89,17 @@ void Dispatcher::Drain(uint32_t server) {
   while (!lane.waiting.empty()) {
     // A partition larger than the whole credit goes alone.
     const uint64_t bytes = lane.waiting.top().bytes;
+    const int64_t priority = lane.waiting.top().priority;
     if (lane.in_flight_bytes > 0 &&
         lane.in_flight_bytes + bytes > credit_bytes_) {
       break;
     }
     const int64_t now_ns = NowNs();
-    if (!lane.window.Allows(bytes, now_ns)) {
+    if (!lane.window.Allows(bytes, priority, now_ns, pace_)) {
       if (lane.window.opens_ns() < opener_wakes_ns_) shut_.notify_one();
       break;
     }
-    lane.window.Pushed(bytes, now_ns);
+    lane.window.Pushed(bytes, priority, now_ns);
     lane.load.Pushed(now_ns);
     Queued item = lane.waiting.top();
     lane.waiting.pop();

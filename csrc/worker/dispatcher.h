@@ -45,13 +45,16 @@ class Dispatcher {
   // either order.
   using Start = std::function<void(uint32_t server, const Queued& item)>;
 
-  Dispatcher(uint32_t num_servers, uint64_t credit_bytes, Start start);
+  // `shares`: how much of all each server sums, for a start.
+  Dispatcher(const std::vector<uint64_t>& shares, uint64_t credit_bytes,
+             Start start);
   ~Dispatcher();  // closes
 
   void Enqueue(uint32_t server, std::vector<Queued> items);
   void Sent(uint32_t server, uint64_t bytes);
   // `took_ns` after it was started; 0: it was given up.
-  void Answered(uint32_t server, uint64_t bytes, int64_t took_ns);
+  void Answered(uint32_t server, uint64_t bytes, int64_t priority,
+                int64_t took_ns);
 
   // From then on windows open no more, and what is started is started by the
   // callers. Not from `start`.
@@ -80,6 +83,7 @@ class Dispatcher {
   const Start start_;
   std::mutex mutex_;
   std::vector<Lane> lanes_;     // by server; guarded by mutex_
+  AnswerPace pace_;             // guarded by mutex_
   uint64_t next_sequence_ = 0;  // guarded by mutex_
 
   std::condition_variable shut_;

@@ -47,7 +47,7 @@ WorkerClient::WorkerClient(const Config& config, Timeline* timeline,
       left_(config.num_servers()),
       shares_(SharesOf(config)),
       propose_(std::move(propose)),
-      dispatcher_(config.num_servers(), config.credit_bytes,
+      dispatcher_(shares_, config.credit_bytes,
                   [this](uint32_t server, const Queued& item) {
                     StartPartition(server, item);
                   }) {
@@ -266,7 +266,7 @@ void WorkerClient::StartPartition(uint32_t server, const Queued& item) {
   }
   if (peer == nullptr) {
     dispatcher_.Sent(server, item.bytes);
-    dispatcher_.Answered(server, item.bytes, 0);
+    dispatcher_.Answered(server, item.bytes, item.priority, 0);
     return;
   }
   const bool silent = request.operation == Operation::kBroadcast &&
@@ -362,8 +362,9 @@ void WorkerClient::Arrived(Peer* peer, const Header& header,
            NowOn(timeline_));
     if (operation->failure.ok() && task.Finish()) {
       --operation->unanswered;
-      after.answered.push_back(
-          {task.server, task.range.bytes, NowNs() - task.pushed_ns});
+      after.answered.push_back({task.server, task.range.bytes,
+                                operation->request.priority,
+                                NowNs() - task.pushed_ns});
     }
     CompleteIfOverLocked(operation, &after);
   } else {
@@ -412,7 +413,8 @@ void WorkerClient::FailLocked(const OperationPtr& operation, const Status& why,
   operation->failure = why;
   for (const PartitionTask& task : operation->tasks) {
     if (task.state != TaskState::kPushed) continue;
-    after->answered.push_back({task.server, task.range.bytes, 0});
+    after->answered.push_back(
+        {task.server, task.range.bytes, operation->request.priority, 0});
   }
   after->given_up.emplace_back(operation, why);
   CompleteIfOverLocked(operation, after);
@@ -515,7 +517,8 @@ void WorkerClient::Commit(const RebalanceBody& commit) {
 
 void WorkerClient::Finish(Afterwards after) {
   for (const Afterwards::Answer& answer : after.answered) {
-    dispatcher_.Answered(answer.server, answer.bytes, answer.took_ns);
+    dispatcher_.Answered(answer.server, answer.bytes, answer.priority,
+                         answer.took_ns);
   }
   for (const auto& given_up : after.given_up) {
     SendCancels(given_up.first, given_up.second);

@@ -143,6 +143,7 @@ class WorkerClient {
     struct Answer {
       uint32_t server;
       uint64_t bytes;
+      int64_t priority;
       int64_t took_ns;  // 0: given up
     };
     std::vector<Answer> answered;

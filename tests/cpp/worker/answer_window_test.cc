@@ -13,11 +13,46 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr uint64_t kPart = 64 << 10;
 
+// A window and the pace of all answers, of which its own are the only ones.
+class Window {
+ public:
+  bool Allows(uint64_t bytes, int64_t now_ns, int64_t priority = 0) {
+    return window_.Allows(bytes, priority, now_ns, pace_);
+  }
+  void Pushed(uint64_t bytes, int64_t now_ns, int64_t priority = 0) {
+    window_.Pushed(bytes, priority, now_ns);
+  }
+  void Answered(uint64_t bytes, int64_t took_ns, int64_t now_ns,
+                int64_t priority = 0) {
+    window_.Answered(bytes, priority, took_ns, now_ns);
+    OtherAnswered(took_ns > 0 ? bytes : 0, now_ns);
+  }
+  void OtherAnswered(uint64_t bytes, int64_t now_ns) {
+    pace_.Answered(bytes, now_ns);
+  }
+  void SetWeight(double weight) { window_.SetWeight(weight); }
+  int64_t opens_ns() const { return window_.opens_ns(); }
+  uint64_t BytesFor(uint64_t bytes) const { return window_.BytesFor(bytes); }
+
+  // Pushes what goes; returns how much.
+  uint64_t Fill(int64_t now_ns, int64_t priority = 0) {
+    uint64_t pushed = 0;
+    for (; Allows(kPart, now_ns, priority); pushed += kPart) {
+      Pushed(kPart, now_ns, priority);
+    }
+    return pushed;
+  }
+
+ private:
+  AnswerWindow window_;
+  AnswerPace pace_;
+};
+
 // Pushes as much as the window allows to a server that takes a partition every
 // `interval` and answers `delay` after it has it. Returns the most bytes that
 // were unanswered.
-uint64_t Flow(AnswerWindow* window, int partitions, int64_t interval,
-              int64_t delay, int64_t* now) {
+uint64_t Flow(Window* window, int partitions, int64_t interval, int64_t delay,
+              int64_t* now) {
   std::deque<std::pair<int64_t, int64_t>> under_way;  // pushed, answered
   uint64_t most = 0;
   int64_t free_at = *now;
@@ -37,24 +72,20 @@ uint64_t Flow(AnswerWindow* window, int partitions, int64_t interval,
 }
 
 TEST(AnswerWindow, IsAFewPartitionsWhereNothingIsKnown) {
-  AnswerWindow window;
-  uint64_t pushed = 0;
-  while (window.Allows(kPart, 0)) {
-    window.Pushed(kPart, 0);
-    pushed += kPart;
-  }
+  Window window;
+  const uint64_t pushed = window.Fill(0);
   EXPECT_EQ(pushed, window.BytesFor(kPart));
   EXPECT_LE(pushed, 4 * kPart);
 }
 
 TEST(AnswerWindow, OnePartitionAlwaysGoesHoweverLarge) {
-  AnswerWindow window;
+  Window window;
   EXPECT_TRUE(window.Allows(uint64_t{1} << 40, 0));
 }
 
 TEST(AnswerWindow, GrowsToWhatALongFastPathNeedsAndNotMuchBeyond) {
   // 64 KiB a millisecond over a path of 50 ms.
-  AnswerWindow window;
+  Window window;
   int64_t now = 0;
   const uint64_t needed = 51 * kPart;
   Flow(&window, 2000, kMs, 50 * kMs, &now);
@@ -65,14 +96,14 @@ TEST(AnswerWindow, GrowsToWhatALongFastPathNeedsAndNotMuchBeyond) {
 
 TEST(AnswerWindow, StaysSmallWhereTheAnswersAreSlowForWantOfBandwidth) {
   // A path of 1 ms that takes 64 KiB in 4 ms: more only waits.
-  AnswerWindow window;
+  Window window;
   int64_t now = 0;
   Flow(&window, 500, 4 * kMs, kMs, &now);
   EXPECT_LE(Flow(&window, 500, 4 * kMs, kMs, &now), 6 * kPart);
 }
 
 TEST(AnswerWindow, OpensByMoreEachTimeWhereNoAnswerComes) {
-  AnswerWindow window;
+  Window window;
   int64_t now = 0;
   uint64_t pushed = 0;
   int waits = 0;
@@ -92,7 +123,7 @@ TEST(AnswerWindow, OpensByMoreEachTimeWhereNoAnswerComes) {
 }
 
 TEST(AnswerWindow, AnswersCloseItAgain) {
-  AnswerWindow window;
+  Window window;
   int64_t now = 0;
   for (int pushed = 0; pushed < 100;) {
     if (window.Allows(kPart, now)) {
@@ -111,7 +142,7 @@ TEST(AnswerWindow, AnswersCloseItAgain) {
 // with all partitions in these orders.
 int64_t TimeOfTwo(const std::vector<int>& first,
                   const std::vector<int>& second) {
-  AnswerWindow windows[2];
+  Window windows[2];
   const std::vector<int>* orders[2] = {&first, &second};
   size_t next[2] = {0, 0};
   std::vector<int64_t> pushed[2];
@@ -150,17 +181,59 @@ TEST(AnswerWindow, WorkersThatPushInOtherOrdersAreNotHeldUpForLong) {
   EXPECT_LE(TimeOfTwo(up, blocks), 1600);
 }
 
+// Two workers that push a partition a millisecond of what a backward pass has
+// given them so far, its last layer first: the first layer there is goes first.
+// The second worker has each layer `late` later. Returns the time in ms.
+int64_t TimeOfBackwardPasses(int64_t late) {
+  constexpr int kLayers = 8, kOfLayer = 100;
+  constexpr int64_t kLayerMs = 50;
+  Window windows[2];
+  int next[2][kLayers] = {};
+  int64_t pushed[2][kLayers][kOfLayer] = {};
+  int answered = 0;
+  int64_t ms = 1;
+  for (; answered < kLayers * kOfLayer; ++ms) {
+    for (int w = 0; w < 2; ++w) {
+      int layer = 0;
+      while (layer < kLayers &&
+             (next[w][layer] == kOfLayer ||
+              ms < (kLayers - layer) * kLayerMs + w * late)) {
+        ++layer;
+      }
+      if (layer == kLayers) continue;
+      if (!windows[w].Allows(kPart, ms * kMs, -layer)) continue;
+      windows[w].Pushed(kPart, ms * kMs, -layer);
+      const int partition = next[w][layer]++;
+      pushed[w][layer][partition] = ms;
+      if (pushed[1 - w][layer][partition] == 0) continue;
+      ++answered;
+      for (int v = 0; v < 2; ++v) {
+        const int64_t took = (ms + 1 - pushed[v][layer][partition]) * kMs;
+        windows[v].Answered(kPart, took, ms * kMs, -layer);
+      }
+    }
+  }
+  return ms;
+}
+
+TEST(AnswerWindow, GradientsThatComeLaterToOneWorkerCostNoMoreThanThat) {
+  const int64_t together = TimeOfBackwardPasses(0);
+  for (int64_t late : {1, 5, 20, 49}) {
+    EXPECT_LE(TimeOfBackwardPasses(late), together + 8 * late) << late;
+  }
+}
+
 TEST(AnswerWindow, DoesNotOpenWhereAnswersAreOnlySlow) {
   // 64 KiB in 50 ms.
-  AnswerWindow window;
+  Window window;
   int64_t now = 0;
   Flow(&window, 100, 50 * kMs, kMs, &now);
   EXPECT_LE(Flow(&window, 100, 50 * kMs, kMs, &now), 6 * kPart);
 }
 
 TEST(AnswerWindow, SmallOnesThatGoFirstDoNotMakeALargeOneWaitForEver) {
-  AnswerWindow window;
-  while (window.Allows(kPart, 0)) window.Pushed(kPart, 0);
+  Window window;
+  window.Fill(0);
   for (int64_t now = 0; now < 1000 * kMs; now += kMs) {
     if (window.Allows(kPart, now)) return;
     if (!window.Allows(4, now)) continue;
@@ -170,8 +243,44 @@ TEST(AnswerWindow, SmallOnesThatGoFirstDoNotMakeALargeOneWaitForEver) {
   FAIL() << "a second passed";
 }
 
+TEST(AnswerWindow, AnUrgentOneDoesNotWaitForThoseThatAreLess) {
+  Window window;
+  const uint64_t first = window.Fill(0, -5);
+  EXPECT_FALSE(window.Allows(kPart, 0, -6));
+  EXPECT_EQ(window.Fill(0, 3), first);
+  EXPECT_FALSE(window.Allows(kPart, 0, -5));
+  window.Answered(kPart, kMs, kMs, 3);
+  EXPECT_TRUE(window.Allows(kPart, kMs, 3));
+  EXPECT_FALSE(window.Allows(kPart, kMs, -5));
+}
+
+TEST(AnswerWindow, StaysShutWhileOtherServersAnswer) {
+  Window window;
+  int64_t now = 0;
+  const auto others = [&](int64_t ms, uint64_t bytes) {
+    for (const int64_t end = now + ms * kMs; now < end; now += kMs) {
+      window.OtherAnswered(bytes, now);
+      if (window.Fill(now) > 0) return true;
+    }
+    return false;
+  };
+  EXPECT_GT(window.Fill(now), 0u);
+  EXPECT_FALSE(others(3000, kPart));
+  EXPECT_FALSE(others(3000, kPart * 3 / 4));
+  EXPECT_TRUE(others(1000, kPart / 4));
+}
+
+TEST(AnswerWindow, HasMoreForAServerThatSumsMore) {
+  Window large, small;
+  large.SetWeight(2);
+  small.SetWeight(0.5);
+  const uint64_t one = Window().BytesFor(kPart);
+  EXPECT_EQ(large.BytesFor(kPart), 2 * one);
+  EXPECT_EQ(small.BytesFor(kPart), one / 2);
+}
+
 TEST(AnswerWindow, WhatWasGivenUpTeachesNothing) {
-  AnswerWindow window;
+  Window window;
   const uint64_t before = window.BytesFor(kPart);
   for (int i = 0; i < 100; ++i) {
     window.Pushed(kPart, i);

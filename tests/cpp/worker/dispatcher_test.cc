@@ -23,12 +23,17 @@ Queued Item(uint32_t partition, int64_t priority, uint64_t bytes = 10) {
   return item;
 }
 
+std::vector<uint64_t> Equal(uint32_t servers) {
+  return std::vector<uint64_t>(servers, 1);
+}
+
 class DispatcherTest : public testing::Test {
  protected:
   Dispatcher Make(uint32_t servers, uint64_t credit) {
-    return Dispatcher(servers, credit, [this](uint32_t s, const Queued& item) {
-      started_.emplace_back(s, item.partition);
-    });
+    return Dispatcher(Equal(servers), credit,
+                      [this](uint32_t s, const Queued& item) {
+                        started_.emplace_back(s, item.partition);
+                      });
   }
   Started started_;
 };
@@ -112,7 +117,8 @@ class WindowTest : public testing::Test {
 
   Log log_;
   Dispatcher dispatcher_{
-      kServers, kCount * kLarge,
+      {14, 2, 8, 8, 8, 8, 8, 8},
+      kCount * kLarge,
       [this](uint32_t, const Queued& item) { log_.Add(item.partition); }};
 };
 
@@ -122,9 +128,16 @@ TEST_F(WindowTest, WhatWaitsForAnswersGoesWithThem) {
   for (size_t i = 0; i < kCount; ++i) {
     ASSERT_TRUE(log_.WaitFor(i + 1));
     dispatcher_.Sent(0, kLarge);
-    dispatcher_.Answered(0, kLarge, 1000);
+    dispatcher_.Answered(0, kLarge, 0, 1000);
   }
   EXPECT_EQ(log_.size(), kCount);
+}
+
+TEST_F(WindowTest, AServerThatSumsMoreGetsMoreAtOnce) {
+  EnqueueAll(0);
+  const size_t to_large = log_.size();
+  EnqueueAll(1);
+  EXPECT_LT(2 * (log_.size() - to_large), to_large);
 }
 
 TEST_F(WindowTest, WithoutAnyAnswerAllGoesInTheEnd) {
@@ -152,11 +165,11 @@ TEST(Dispatcher, WhatIsSentAtOnceIsNotNested) {
   int deepest = 0;
   int count = 0;
   Dispatcher* self = nullptr;
-  Dispatcher dispatcher(1, 10, [&](uint32_t server, const Queued& item) {
+  Dispatcher dispatcher(Equal(1), 10, [&](uint32_t server, const Queued& item) {
     deepest = std::max(deepest, ++depth);
     ++count;
     self->Sent(server, item.bytes);  // as the loopback transport may
-    self->Answered(server, item.bytes, 1000);
+    self->Answered(server, item.bytes, item.priority, 1000);
     --depth;
   });
   self = &dispatcher;
