@@ -17,10 +17,12 @@ uint64_t Parts(uint64_t total, uint64_t size) { return (total - 1) / size + 1; }
 
 }  // namespace
 
-uint64_t FittingPartitionBytes(uint64_t total_bytes, uint32_t num_servers) {
+uint64_t FittingPartitionBytes(uint64_t total_bytes, uint64_t together_bytes,
+                               uint32_t num_servers) {
   if (total_bytes <= kLeastBytes) return kLeastBytes;
-  const uint64_t wanted = Parts(
-      total_bytes, kPartitionsPerServer * std::max<uint64_t>(num_servers, 1));
+  const uint64_t wanted =
+      Parts(std::max(total_bytes, together_bytes),
+            kPartitionsPerServer * std::max<uint64_t>(num_servers, 1));
   const uint64_t most = std::min(std::max(wanted, kLeastBytes), kMostBytes);
   const uint64_t equal = Parts(total_bytes, Parts(total_bytes, most));
   return Parts(equal, kPageBytes) * kPageBytes;

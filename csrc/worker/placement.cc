@@ -42,7 +42,7 @@ struct Piece {
 }  // namespace
 
 std::string Encode(const TensorPlan& plan) {
-  if (plan.servers.size() <= 1) return std::string();
+  if (plan.servers.empty()) return std::string();
   ByteWriter writer;
   writer.Number(plan.summary.tensors);
   writer.Number(plan.summary.bytes);
@@ -90,33 +90,40 @@ uint32_t Placement::ServerOf(const Key& key, const TensorPlan* plan) const {
   return round_[(key.tensor + key.partition) % round_.size()];
 }
 
-uint64_t Placement::PartitionBytes(uint64_t total_bytes) const {
+uint64_t Placement::PartitionBytes(uint64_t total_bytes,
+                                   const TensorPlan* plan) const {
   if (partition_bytes_ > 0) return partition_bytes_;
-  return FittingPartitionBytes(total_bytes, num_used_);
+  const uint64_t together_bytes = plan == nullptr ? 0 : plan->summary.bytes;
+  return FittingPartitionBytes(total_bytes, together_bytes, num_used_);
 }
 
 Plan Placement::PlanTogether(const std::vector<PlannedTensor>& tensors) const {
   Plan plan;
   plan.tensors.resize(tensors.size());
   plan.bytes.resize(shares_.size());
-  uint64_t total = 0;
   std::vector<Piece> pieces;
+  TensorPlan planned;
+  planned.summary.tensors = tensors.size();
+  for (const PlannedTensor& tensor : tensors) {
+    planned.summary.bytes += tensor.bytes;
+  }
+  const uint64_t total = planned.summary.bytes;
   for (size_t t = 0; t < tensors.size(); ++t) {
     const PlannedTensor& tensor = tensors[t];
-    const uint64_t step = PartitionBytes(tensor.bytes);
+    plan.tensors[t] = planned;
+    const uint64_t step = PartitionBytes(tensor.bytes, &planned);
     const uint64_t count =
         PartitionCount(tensor.bytes, step, tensor.element_bytes);
     // The partitioner refuses it.
     if (count > kMaxPartitions) continue;
-    total += tensor.bytes;
+    const uint32_t home = ServerOf({TensorId(tensor.name), 0}, nullptr);
     std::vector<uint32_t>& servers = plan.tensors[t].servers;
-    servers.resize(count);
-    servers[0] = ServerOf({TensorId(tensor.name), 0}, nullptr);
+    if (tensor.bytes > PartitionBytes(0, nullptr)) servers.assign(count, home);
     for (uint32_t p = 0; p < count; ++p) {
       const uint64_t bytes =
           PartitionAt(p, tensor.bytes, step, tensor.element_bytes).bytes;
       if (p == 0) {
-        plan.bytes[servers[0]] += bytes;
+        plan.bytes[home] += bytes;
       } else {
         pieces.push_back({t, p, bytes});
       }
@@ -138,10 +145,6 @@ Plan Placement::PlanTogether(const std::vector<PlannedTensor>& tensors) const {
     plan.bytes[server] += piece.bytes;
     plan.tensors[piece.tensor].servers[piece.partition] =
         static_cast<uint32_t>(server);
-  }
-  for (TensorPlan& tensor : plan.tensors) {
-    tensor.summary.tensors = tensors.size();
-    tensor.summary.bytes = total;
   }
   return plan;
 }

@@ -25,7 +25,9 @@ struct PlannedTensor {
 
 // Where a plan puts a tensor's partitions.
 struct TensorPlan {
-  std::vector<uint32_t> servers;  // by partition; the first does not count
+  // By partition; the first does not count. Empty where any size of partition
+  // holds all of the tensor.
+  std::vector<uint32_t> servers;
   PlanSummary summary;
 };
 
@@ -51,8 +53,9 @@ class Placement {
   // there.
   uint32_t ServerOf(const Key& key, const TensorPlan* plan) const;
 
-  // What a tensor of `total_bytes` is cut into.
-  uint64_t PartitionBytes(uint64_t total_bytes) const;
+  // What a tensor of `total_bytes` is cut into. `plan` is the tensor's; null:
+  // none.
+  uint64_t PartitionBytes(uint64_t total_bytes, const TensorPlan* plan) const;
 
   // Gives the largest partitions first, each to the server that is farthest
   // from its share.

@@ -183,8 +183,8 @@ void WorkerClient::BeginLocked(OperationPtr operation, Afterwards* after) {
   declaration.shape = request.shape;
   declaration.compression = request.compression;
   if (request.plan != nullptr) declaration.plan = request.plan->summary;
-  declaration.partition_bytes =
-      placement_.PartitionBytes(declaration.total_bytes(config_.num_workers()));
+  declaration.partition_bytes = placement_.PartitionBytes(
+      declaration.total_bytes(config_.num_workers()), request.plan.get());
   Result<std::vector<PartitionTask>> tasks =
       CutIntoPartitions(declaration, tensor.id, config_.num_workers(),
                         placement_, request.plan.get());

@@ -37,7 +37,7 @@ TEST(Partitioner, TooManyPartitionsIsASentence) {
 TEST(Partitioner, PartitionsFitTheTensor) {
   for (uint64_t total : {0, 4, 32768, 32772, 1 << 20, 37748736, 411041792}) {
     for (uint32_t servers : {1, 2, 5, 16}) {
-      const uint64_t size = FittingPartitionBytes(total, servers);
+      const uint64_t size = FittingPartitionBytes(total, 0, servers);
       EXPECT_EQ(size % 4096, 0u);
       EXPECT_GE(size, 16384u);  // half of what is too large by one byte
       EXPECT_LE(size, uint64_t{1} << 20);
@@ -49,9 +49,12 @@ TEST(Partitioner, PartitionsFitTheTensor) {
     }
   }
   // Each server has some of a tensor of this size, and of a larger one.
-  EXPECT_EQ(FittingPartitionBytes(1 << 20, 4), 32768u);
-  EXPECT_EQ(FittingPartitionBytes(1 << 28, 8), uint64_t{1} << 17);
-  EXPECT_EQ(FittingPartitionBytes(uint64_t{1} << 32, 8), uint64_t{1} << 20);
+  EXPECT_EQ(FittingPartitionBytes(1 << 20, 0, 4), 32768u);
+  EXPECT_EQ(FittingPartitionBytes(1 << 28, 0, 8), uint64_t{1} << 17);
+  EXPECT_EQ(FittingPartitionBytes(uint64_t{1} << 32, 0, 8), uint64_t{1} << 20);
+  // What travels with it is cut as coarsely as one tensor of that size.
+  EXPECT_EQ(FittingPartitionBytes(1 << 20, 1 << 28, 8), uint64_t{1} << 17);
+  EXPECT_EQ(FittingPartitionBytes(1 << 16, 1 << 28, 8), uint64_t{1} << 16);
 }
 
 TEST(PartitionTask, TakesItsStepsInOrderAndOnce) {

@@ -102,6 +102,18 @@ TEST(Placement, APlanIsTheSameEveryTimeAndComesBackAsItWas) {
   }
 }
 
+TEST(Placement, TheWholePlanDecidesOnItsPartitions) {
+  const Placement placement({1 << 23, 1 << 23}, 0);
+  std::vector<PlannedTensor> tensors(100, {"t", 1 << 20, 4});
+  const Plan plan = placement.PlanTogether(tensors);
+  const uint64_t size = placement.PartitionBytes(1 << 20, &plan.tensors[0]);
+  EXPECT_GT(size, 4 * placement.PartitionBytes(1 << 20, nullptr));
+  EXPECT_EQ(plan.tensors[0].servers.size(), ((1 << 20) - 1) / size + 1);
+  // The operation has what it needs to cut the tensor as it was planned.
+  const TensorPlan back = DecodeTensorPlan(Encode(plan.tensors[0])).value();
+  EXPECT_EQ(placement.PartitionBytes(1 << 20, &back), size);
+}
+
 TEST(Placement, ATensorThatCannotBeCutIsLeftOut) {
   const Placement placement({1, 1}, 16);
   const Plan plan =
@@ -111,12 +123,12 @@ TEST(Placement, ATensorThatCannotBeCutIsLeftOut) {
 }
 
 TEST(Placement, TheUsersPartitionSizeStands) {
-  EXPECT_EQ(Placement({1}, 16).PartitionBytes(1 << 30), 16u);
-  EXPECT_EQ(Placement({1}, 0).PartitionBytes(1 << 30),
-            FittingPartitionBytes(1 << 30, 1));
+  EXPECT_EQ(Placement({1}, 16).PartitionBytes(1 << 30, nullptr), 16u);
+  EXPECT_EQ(Placement({1}, 0).PartitionBytes(1 << 30, nullptr),
+            FittingPartitionBytes(1 << 30, 0, 1));
   // A server without a share counts for nothing.
-  EXPECT_EQ(Placement({1, 0, 1}, 0).PartitionBytes(1 << 20),
-            FittingPartitionBytes(1 << 20, 2));
+  EXPECT_EQ(Placement({1, 0, 1}, 0).PartitionBytes(1 << 20, nullptr),
+            FittingPartitionBytes(1 << 20, 0, 2));
 }
 
 }  // namespace
