@@ -35,14 +35,22 @@ class Queue {
   // passes `deadline_ms`; the last two give nothing.
   std::optional<T> PopUntil(int64_t deadline_ms) {
     std::unique_lock<std::mutex> lock(mutex_);
-    const std::chrono::steady_clock::time_point deadline{
-        std::chrono::milliseconds(deadline_ms)};
-    ready_.wait_until(lock, deadline,
-                      [this] { return closed_ || !items_.empty(); });
+    WaitLocked(&lock, deadline_ms);
     if (items_.empty()) return std::nullopt;
     std::optional<T> item(std::move(items_.front()));
     items_.pop_front();
     return item;
+  }
+
+  // PopUntil's wait alone.
+  void WaitUntil(int64_t deadline_ms) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    WaitLocked(&lock, deadline_ms);
+  }
+
+  bool empty() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return items_.empty();
   }
 
   void Close() {
@@ -60,6 +68,13 @@ class Queue {
   }
 
  private:
+  void WaitLocked(std::unique_lock<std::mutex>* lock, int64_t deadline_ms) {
+    const std::chrono::steady_clock::time_point deadline{
+        std::chrono::milliseconds(deadline_ms)};
+    ready_.wait_until(*lock, deadline,
+                      [this] { return closed_ || !items_.empty(); });
+  }
+
   mutable std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<T> items_;  // guarded by mutex_

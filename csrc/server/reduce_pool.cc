@@ -46,6 +46,26 @@ void ReducePool::Post(const Key& key, Event event) {
   lanes_[ThreadOf(key)]->events.Push(std::move(event));
 }
 
+void ReducePool::Do(const Key& key, Event event) {
+  Lane* lane = lanes_[ThreadOf(key)].get();
+  std::unique_lock<std::mutex> lock(lane->mutex, std::try_to_lock);
+  if (!lock.owns_lock() || !lane->events.empty()) {
+    if (lock.owns_lock()) lock.unlock();
+    lane->events.Push(std::move(event));
+    return;
+  }
+  if (lane->events.finished()) return;
+  Outbox out;
+  const bool waits = lane->aggregator.has_open_round();
+  event(&lane->aggregator, &out);
+  // A thread that sleeps for ever has to know that something may stall.
+  const bool wake = !waits && lane->aggregator.has_open_round();
+  if (out.empty() && !wake) return;
+  lane->events.Push([out = std::move(out)](Aggregator*, Outbox* to_send) {
+    to_send->insert(to_send->end(), out.begin(), out.end());
+  });
+}
+
 void ReducePool::PostToAll(const Event& event) {
   for (auto it = lanes_.rbegin(); it != lanes_.rend(); ++it) {
     (*it)->events.Push(event);
@@ -63,14 +83,18 @@ void ReducePool::Join() {
 void ReducePool::Run(Lane* lane) {
   Outbox out;
   int64_t next_check = NowMs() + check_interval_ms_;
+  bool waiting = false;
   while (!lane->events.finished()) {
-    const bool waiting = lane->aggregator.has_open_round();
-    auto event =
-        lane->events.PopUntil(waiting ? next_check : NowMs() + kIdleMs);
-    if (event) (*event)(&lane->aggregator, &out);
-    if (waiting && NowMs() >= next_check) {
-      for (const auto& text : lane->aggregator.CheckStalls(NowMs(), &out)) {
-        LogWarning(text);
+    lane->events.WaitUntil(waiting ? next_check : NowMs() + kIdleMs);
+    {
+      std::lock_guard<std::mutex> lock(lane->mutex);
+      const auto event = lane->events.PopUntil(0);
+      if (event) (*event)(&lane->aggregator, &out);
+      waiting = lane->aggregator.has_open_round();
+      if (waiting && NowMs() >= next_check) {
+        for (const auto& text : lane->aggregator.CheckStalls(NowMs(), &out)) {
+          LogWarning(text);
+        }
       }
     }
     if (NowMs() >= next_check) next_check = NowMs() + check_interval_ms_;

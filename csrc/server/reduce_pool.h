@@ -1,5 +1,6 @@
-// The threads that sum. A key is always on the same one, so its state needs no
-// lock.
+// The threads that sum. A key is always on the same one. What is too little to
+// wake a thread for is done on the caller's, with the lock of the key's thread.
+// Results are sent on these threads only.
 //
 // Owned by the summation server. Any thread may post. Events posted before
 // Close are all handled; later ones are dropped.
@@ -8,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "csrc/base/config.h"
@@ -29,6 +31,8 @@ class ReducePool {
   // The thread that has this key.
   uint32_t ThreadOf(const Key& key) const;
   void Post(const Key& key, Event event);
+  // Here if the key's thread has nothing to do, else there.
+  void Do(const Key& key, Event event);
   // The first thread's aggregator, which answers joins, gets it last: by then
   // the event is ahead of all that its answer can lead to.
   void PostToAll(const Event& event);
@@ -40,7 +44,8 @@ class ReducePool {
     Lane(const Config& config, BufferPool* pool, bool answers_joins)
         : aggregator(config, pool, answers_joins) {}
     Queue<Event> events;
-    Aggregator aggregator;  // touched by `thread` only
+    std::mutex mutex;       // held from an event's end of waiting to its end
+    Aggregator aggregator;  // guarded by mutex
     Thread thread;
   };
   void Run(Lane* lane);

@@ -11,6 +11,8 @@ namespace {
 
 // Receive buffers that are kept for the next round.
 constexpr size_t kKeptBytes = size_t{1} << 30;
+// Adding this much takes no longer than waking a thread.
+constexpr uint64_t kLittle = 64 << 10;
 // Declarations and errors: a name, a shape, a sentence.
 constexpr uint64_t kMaxBodyBytes = 1 << 16;
 
@@ -167,8 +169,8 @@ void SummationServer::Arrived(Peer* peer, const Header& header,
   contribution->declaration = std::move(incoming->declaration);
   contribution->data = std::move(incoming->data);
   contribution->lost = incoming->lost;
-  reduce_->Post(key, [this, header, rank, arrived_ns, contribution](
-                         Aggregator* aggregator, Outbox* out) {
+  auto add = [this, header, rank, arrived_ns, contribution](
+                 Aggregator* aggregator, Outbox* out) {
     const int64_t begin_ns = NowOn(timeline_);
     aggregator->Push(header.key, std::move(*contribution), NowMs(), out);
     if (begin_ns == 0) return;
@@ -177,7 +179,12 @@ void SummationServer::Arrived(Peer* peer, const Header& header,
                           arrived_ns, begin_ns));
     timeline_->Add(
         SpanOf(Span::What::kSum, header, rank, thread, begin_ns, NowNs()));
-  });
+  };
+  if (header.payload_bytes <= kLittle) {
+    reduce_->Do(key, std::move(add));
+  } else {
+    reduce_->Post(key, std::move(add));
+  }
 }
 
 void SummationServer::Abandoned(Peer*, const Header&, const Landing& landing) {

@@ -8,8 +8,8 @@ namespace {
 
 // Partitions in the window beside what is on its way: at the server, being
 // pushed by others, and being answered.
-constexpr uint64_t kPartitions = 3;
-constexpr uint64_t kLeastBytes = 96 << 10;
+constexpr uint64_t kPartitions = 4;
+constexpr uint64_t kLeastBytes = 128 << 10;
 // Threads on both ways run this much later than they could.
 constexpr int64_t kDelayNs = 2'000'000;
 // An opened window closes by one byte for so many that are answered.
@@ -22,7 +22,7 @@ constexpr int64_t kMostPatienceNs = 200'000'000;
 constexpr int64_t kPeriodNs = 10'000'000'000;
 constexpr int64_t kSampleNs = 100'000'000;
 // Answers at less than this part of their fastest pace are few.
-constexpr double kFew = 0.5;
+constexpr double kFew = 0.7;
 
 }  // namespace
 

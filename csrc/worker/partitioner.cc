@@ -9,7 +9,7 @@ namespace {
 constexpr uint64_t kLeastBytes = 32 << 10;
 constexpr uint64_t kMostBytes = 1 << 20;
 // A step ends some partitions after its last push: one in so many.
-constexpr uint64_t kPartitionsPerServer = 256;
+constexpr uint64_t kPartitionsPerServer = 512;
 constexpr uint64_t kPageBytes = 4096;
 
 // The least number of parts of `size` that hold `total`.

@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 namespace byteps {
 namespace {
@@ -58,6 +62,64 @@ TEST(ReducePool, EverythingBeforeCloseIsDoneAndNothingAfter) {
   pool.Join();
   EXPECT_EQ(done, 2100);
   EXPECT_EQ(sent, 100);
+}
+
+TEST(ReducePool, WhatIsLittleIsDoneAtOnceAndSentByTheThread) {
+  BufferPool buffers(1 << 20);
+  const auto here = std::this_thread::get_id();
+  std::atomic<int> sent{0}, sent_here{0}, done{0};
+  ReducePool pool(Threads(1), &buffers, [&](const Outgoing&) {
+    ++sent;
+    sent_here += std::this_thread::get_id() == here;
+  });
+  const auto little = [&](Aggregator*, Outbox* out) {
+    done += std::this_thread::get_id() == here ? 1 : 1000;
+    out->push_back(Outgoing());
+  };
+  pool.Do({1, 0}, little);
+  EXPECT_EQ(done, 1);
+  // Behind something long it waits for its turn.
+  std::promise<void> began, end;
+  pool.Post({1, 0}, [&](Aggregator*, Outbox*) {
+    began.set_value();
+    end.get_future().wait();
+  });
+  began.get_future().wait();
+  pool.Do({1, 0}, little);
+  EXPECT_EQ(done, 1);
+  end.set_value();
+  pool.Close();
+  pool.Join();
+  EXPECT_EQ(done, 1001);
+  EXPECT_EQ(sent, 2);
+  EXPECT_EQ(sent_here, 0);
+  pool.Do({1, 0}, little);
+  EXPECT_EQ(done, 1001);
+}
+
+TEST(ReducePool, WhatWasBegunElsewhereIsStillFoundToStall) {
+  Config config = Threads(1);
+  config.workers = {"a:1", "b:1"};
+  config.stall_warning_ms = config.stall_limit_ms = 40;
+  BufferPool buffers(1 << 20);
+  std::promise<void> failed;
+  std::atomic<bool> told{false};
+  ReducePool pool(config, &buffers, [&](const Outgoing& outgoing) {
+    if (outgoing.kind == Kind::kRoundError && !told.exchange(true)) {
+      failed.set_value();
+    }
+  });
+  // The thread sleeps, for nothing is open.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  pool.Do({1, 0}, [](Aggregator* aggregator, Outbox* out) {
+    auto declaration = std::make_shared<Declaration>();
+    declaration->shape = {0};
+    Contribution contribution;
+    contribution.declaration = declaration;
+    aggregator->Push({1, 0}, std::move(contribution), NowMs(), out);
+  });
+  EXPECT_EQ(failed.get_future().wait_for(std::chrono::seconds(30)),
+            std::future_status::ready);
 }
 
 TEST(ReducePool, OneAggregatorAnswersWhatAllWereTold) {

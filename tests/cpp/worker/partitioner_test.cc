@@ -50,11 +50,11 @@ TEST(Partitioner, PartitionsFitTheTensor) {
   }
   // Each server has some of a tensor of this size, and of a larger one.
   EXPECT_EQ(FittingPartitionBytes(1 << 20, 0, 4), 32768u);
-  EXPECT_EQ(FittingPartitionBytes(1 << 28, 0, 8), uint64_t{1} << 17);
+  EXPECT_EQ(FittingPartitionBytes(1 << 28, 0, 8), uint64_t{1} << 16);
   EXPECT_EQ(FittingPartitionBytes(uint64_t{1} << 32, 0, 8), uint64_t{1} << 20);
   // What travels with it is cut as coarsely as one tensor of that size.
-  EXPECT_EQ(FittingPartitionBytes(1 << 20, 1 << 28, 8), uint64_t{1} << 17);
-  EXPECT_EQ(FittingPartitionBytes(1 << 16, 1 << 28, 8), uint64_t{1} << 16);
+  EXPECT_EQ(FittingPartitionBytes(1 << 20, 1 << 28, 8), uint64_t{1} << 16);
+  EXPECT_EQ(FittingPartitionBytes(1 << 16, 1 << 29, 8), uint64_t{1} << 16);
 }
 
 TEST(PartitionTask, TakesItsStepsInOrderAndOnce) {
