@@ -59,6 +59,7 @@ class Loopback:
 
     def __init__(self, hosts):
         self._hosts = hosts
+        self._ports = set()
 
     def __len__(self):
         return self._hosts
@@ -71,7 +72,11 @@ class Loopback:
 
     def new_address(self, host):
         """An "address:port" of the host that nobody uses."""
-        (port,) = free_ports(1)
+        # It stays free until somebody listens there, and so may come twice.
+        port = None
+        while port is None or port in self._ports:
+            (port,) = free_ports(1)
+        self._ports.add(port)
         return f"127.0.0.1:{port}"
 
     def popen(self, host, command, **options):

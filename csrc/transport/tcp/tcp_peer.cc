@@ -10,6 +10,7 @@
 
 #include "csrc/base/clock.h"
 #include "csrc/base/log.h"
+#include "csrc/memory/stream_copy.h"
 #include "csrc/transport/describe.h"
 
 namespace byteps {
@@ -470,7 +471,7 @@ Status TcpPeer::TakePayloadInPlace() {
   if (landing_.keeps) {
     landing_.kept = &payload;
   } else if (landing_.data != nullptr) {
-    std::memcpy(landing_.data, data, size);
+    StreamCopy(landing_.data, data, size);
   }
   receiver_->Arrived(this, header_, landing_);
   return OkStatus();
