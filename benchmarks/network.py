@@ -105,8 +105,6 @@ BEDS = (
             "4k": (*ours(4), GLOO[0]),
         },
     ),
-    # By itself, for memory: each job keeps its last sets.
-    Bed(4, 500, {"256m": (*ours(4), plain(4)[0], GLOO[0], *HOROVOD, MWMS[0])}),
     Bed(
         8,
         200,
@@ -118,6 +116,8 @@ BEDS = (
     Bed(
         2, 500, {"resnet50/4": (*ours(0), *GLOO, *HOROVOD), "64m": (*ours(0), GLOO[0])}
     ),
+    # By itself, for memory: each job keeps its last sets.
+    Bed(4, 500, {"256m": (*ours(4), plain(4)[0], GLOO[0], *HOROVOD, MWMS[0])}),
 )
 QUICK = (
     Bed(4, 500, {"resnet50/4": BEDS[0].sets["resnet50/4"], "4k": BEDS[0].sets["4k"]}),
