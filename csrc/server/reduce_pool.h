@@ -31,7 +31,7 @@ class ReducePool {
   // The thread that has this key.
   uint32_t ThreadOf(const Key& key) const;
   void Post(const Key& key, Event event);
-  // Here if the key's thread has nothing to do, else there.
+  // On the caller if the key's thread has nothing to do, else there.
   void Do(const Key& key, Event event);
   // The first thread's aggregator, which answers joins, gets it last: by then
   // the event is ahead of all that its answer can lead to.

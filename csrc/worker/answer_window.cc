@@ -13,7 +13,7 @@ constexpr uint64_t kLeastBytes = 128 << 10;
 // Threads on both ways run this much later than they could.
 constexpr int64_t kDelayNs = 2'000'000;
 // An opened window closes by one byte for so many that are answered.
-constexpr uint64_t kClosing = 8;
+constexpr uint64_t kClosing = 20;
 // How long a partition waits: so many times as long as its answer alone takes
 // at the rate of answers, within bounds.
 constexpr double kPatience = 4;
@@ -104,7 +104,15 @@ bool AnswerWindow::Allows(uint64_t bytes, int64_t priority, int64_t now_ns,
 }
 
 void AnswerWindow::Pushed(uint64_t bytes, int64_t priority, int64_t now_ns) {
-  if (unanswered_ == 0) BeginTrip(now_ns);
+  if (unanswered_ == 0) {
+    BeginTrip(now_ns);
+    // Answers in a flow that never pauses wait behind the window itself: the
+    // shortest is forgotten only where the next may be as short.
+    if (now_ns >= period_ends_ns_) {
+      period_ends_ns_ = now_ns + kPeriodNs;
+      shortest_before_ns_ = std::exchange(shortest_ns_, kNever);
+    }
+  }
   unanswered_ += bytes;
   unanswered_by_priority_[priority] += bytes;
 }
@@ -122,12 +130,7 @@ void AnswerWindow::Answered(uint64_t bytes, int64_t priority, int64_t took_ns,
   same -= bytes;
   if (same == 0) unanswered_by_priority_.erase(priority);
   opened_by_ -= std::min(opened_by_, bytes / kClosing);
-  if (unanswered_ == 0) opened_by_ /= 2;
   if (took_ns <= 0) return;
-  if (now_ns >= period_ends_ns_) {
-    period_ends_ns_ = now_ns + kPeriodNs;
-    shortest_before_ns_ = std::exchange(shortest_ns_, kNever);
-  }
   shortest_ns_ = std::min(shortest_ns_, took_ns);
   trip_bytes_ += bytes;
   if (trip_bytes_ < trip_ends_at_ || now_ns <= trip_began_ns_) return;

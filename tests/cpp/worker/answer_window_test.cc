@@ -135,7 +135,7 @@ TEST(AnswerWindow, AnswersCloseItAgain) {
   }
   for (int i = 0; i < 100; ++i) window.Answered(kPart, 50 * kMs, now);
   Flow(&window, 5000, 4 * kMs, kMs, &now);
-  EXPECT_LE(Flow(&window, 500, 4 * kMs, kMs, &now), 9 * kPart);
+  EXPECT_LE(Flow(&window, 500, 4 * kMs, kMs, &now), 6 * kPart);
 }
 
 // Milliseconds that two workers take, which push a partition a millisecond,
@@ -178,7 +178,7 @@ TEST(AnswerWindow, WorkersThatPushInOtherOrdersAreNotHeldUpForLong) {
   }
   EXPECT_LE(TimeOfTwo(up, up), 1010);
   EXPECT_LE(TimeOfTwo(up, down), 1300);
-  EXPECT_LE(TimeOfTwo(up, blocks), 2200);
+  EXPECT_LE(TimeOfTwo(up, blocks), 1500);
 }
 
 // Two workers that push a partition a millisecond of what a backward pass has
