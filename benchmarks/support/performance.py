@@ -38,8 +38,9 @@ _HELD = """## What holds the goals that are missed
   machine, they reached 0.93 to 0.99 of the bound at n=4 and 0.88 to 0.97 at n=8
   ([0003](design/0003-credit.md)). Here a contestant waits for seconds until its next
   turn, which costs: 64 MB at n=4, k=2 reached 0.985 of the bound without pauses and
-  0.87 with 6 s between steps. TCP's slow start after idle is not the reason (0.86
-  without it); what is was not found.
+  0.85 to 0.90 with 6 s between steps. Neither TCP's slow start after idle (0.86
+  without it) nor rebalancing (0.82) is the reason. With windows that never open one
+  run reached 0.975, but another got 0.85 though none opened: the rest was not found.
 - Shared memory: a tensor is copied to and from it, and headers travel over TCP
   ([0008](design/0008-shared-memory.md)).
 - The transformer: the rows of its Embedding are the last gradient there is, and nothing
