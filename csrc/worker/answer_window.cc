@@ -12,42 +12,58 @@ constexpr uint64_t kPartitions = 4;
 constexpr uint64_t kLeastBytes = 128 << 10;
 // Threads on both ways run this much later than they could.
 constexpr int64_t kDelayNs = 2'000'000;
-// An opened window closes by one byte for so many that are answered.
-constexpr uint64_t kClosing = 20;
-// How long a partition waits: so many times as long as its answer alone takes
-// at the rate of answers, within bounds.
-constexpr double kPatience = 4;
+// How long a partition waits: so many times as long as the answers to all that
+// is unanswered take, within bounds.
+constexpr double kPatience = 2;
 constexpr int64_t kLeastPatienceNs = 20'000'000;
 constexpr int64_t kMostPatienceNs = 200'000'000;
 constexpr int64_t kPeriodNs = 10'000'000'000;
+// How long the answers are counted for their fastest pace, and for a look at
+// whether they are few.
 constexpr int64_t kSampleNs = 100'000'000;
+constexpr int64_t kLookNs = 20'000'000;
 // Answers at less than this part of their fastest pace are few.
 constexpr double kFew = 0.7;
 
 }  // namespace
 
-void AnswerPace::Answered(uint64_t bytes, int64_t now_ns) {
-  bytes_ += bytes;
+void AnswerPace::Pushed(uint64_t bytes, int64_t now_ns) {
+  if (unanswered_ == 0) few_since_ns_ = now_ns;
+  unanswered_ += bytes;
+}
+
+void AnswerPace::Answered(uint64_t bytes, bool given_up, int64_t now_ns) {
+  unanswered_ -= bytes;
+  if (given_up) return;
+  look_bytes_ += bytes;
+  const int64_t looked_ns = now_ns - look_began_ns_;
+  if (looked_ns >= kLookNs) {
+    if (static_cast<double>(look_bytes_) >
+        kFew * fastest() * static_cast<double>(looked_ns)) {
+      few_since_ns_ = now_ns;
+    }
+    look_bytes_ = 0;
+    look_began_ns_ = now_ns;
+  }
+  sample_bytes_ += bytes;
   const int64_t took_ns = now_ns - sample_began_ns_;
   if (took_ns < kSampleNs) return;
   if (now_ns >= period_ends_ns_) {
     period_ends_ns_ = now_ns + kPeriodNs;
     fastest_before_ = std::exchange(fastest_, 0);
   }
-  fastest_ =
-      std::max(fastest_, static_cast<double>(bytes_ - sample_begin_bytes_) /
-                             static_cast<double>(took_ns));
-  sample_begin_bytes_ = bytes_;
+  fastest_ = std::max(fastest_, static_cast<double>(sample_bytes_) /
+                                    static_cast<double>(took_ns));
+  sample_bytes_ = 0;
   sample_began_ns_ = now_ns;
 }
 
-bool AnswerPace::Keeps(uint64_t bytes, int64_t took_ns) const {
-  const double fastest = std::max(fastest_, fastest_before_);
-  return static_cast<double>(bytes) >
-         kFew * fastest * static_cast<double>(took_ns);
+double AnswerPace::TripNs() const {
+  const double pace = fastest();
+  return pace > 0 ? static_cast<double>(unanswered_) / pace : 0;
 }
 
-uint64_t AnswerWindow::BytesFor(uint64_t partition_bytes) const {
+double AnswerWindow::WholeFor(uint64_t partition_bytes) const {
   const int64_t shortest = std::min(shortest_ns_, shortest_before_ns_);
   const auto few =
       static_cast<double>(std::max(kLeastBytes, kPartitions * partition_bytes));
@@ -55,55 +71,45 @@ uint64_t AnswerWindow::BytesFor(uint64_t partition_bytes) const {
   if (shortest != kNever) {
     bytes += bytes_per_ns_ * static_cast<double>(shortest + kDelayNs);
   }
-  return static_cast<uint64_t>(bytes);
-}
-
-int64_t AnswerWindow::PatienceNs(uint64_t bytes) const {
-  if (bytes_per_ns_ <= 0) return kLeastPatienceNs;
-  const double usual = static_cast<double>(bytes) / bytes_per_ns_;
-  return static_cast<int64_t>(
-      std::clamp<double>(kPatience * usual, kLeastPatienceNs, kMostPatienceNs));
-}
-
-void AnswerWindow::WaitFrom(uint64_t bytes, int64_t now_ns,
-                            const AnswerPace& pace) {
-  opens_ns_ = now_ns + PatienceNs(bytes);
-  waits_since_ns_ = now_ns;
-  answered_then_ = pace.bytes();
+  return bytes;
 }
 
 uint64_t AnswerWindow::UnansweredFrom(int64_t priority) const {
   uint64_t bytes = 0;
-  for (auto it = unanswered_by_priority_.lower_bound(priority);
-       it != unanswered_by_priority_.end(); ++it) {
-    bytes += it->second;
+  for (auto it = by_priority_.lower_bound(priority); it != by_priority_.end();
+       ++it) {
+    bytes += it->second.pushed - it->second.answered;
   }
   return bytes;
+}
+
+uint64_t AnswerWindow::Opened() const {
+  return std::max({opened_by_, needed_, needed_before_});
 }
 
 bool AnswerWindow::Allows(uint64_t bytes, int64_t priority, int64_t now_ns,
                           const AnswerPace& pace) {
   const uint64_t unanswered = UnansweredFrom(priority);
-  if (unanswered == 0 || unanswered + bytes <= BytesFor(bytes) + opened_by_) {
+  if (unanswered == 0 || unanswered + bytes <= BytesFor(bytes) + Opened()) {
     // Many small or urgent ones that go first do not make another wait for
     // ever.
     if (bytes >= refused_ && priority <= refused_priority_) opens_ns_ = kNever;
     return true;
   }
-  if (opens_ns_ == kNever) WaitFrom(bytes, now_ns, pace);
+  if (opens_ns_ == kNever) waits_since_ns_ = now_ns;
   refused_ = bytes;
   refused_priority_ = priority;
+  const auto patience_ns = static_cast<int64_t>(std::clamp<double>(
+      kPatience * pace.TripNs(), kLeastPatienceNs, kMostPatienceNs));
+  opens_ns_ = std::max(waits_since_ns_, pace.few_since_ns()) + patience_ns;
   if (now_ns < opens_ns_) return false;
-  if (pace.Keeps(pace.bytes() - answered_then_, now_ns - waits_since_ns_)) {
-    WaitFrom(bytes, now_ns, pace);
-    return false;
-  }
   opens_ns_ = kNever;
-  opened_by_ = std::max(2 * opened_by_, unanswered + bytes - BytesFor(bytes));
+  opened_by_ = std::max(2 * Opened(), unanswered + bytes - BytesFor(bytes));
   return true;
 }
 
-void AnswerWindow::Pushed(uint64_t bytes, int64_t priority, int64_t now_ns) {
+uint64_t AnswerWindow::Pushed(uint64_t bytes, int64_t priority,
+                              int64_t now_ns) {
   if (unanswered_ == 0) {
     BeginTrip(now_ns);
     // Answers in a flow that never pauses wait behind the window itself: the
@@ -111,10 +117,12 @@ void AnswerWindow::Pushed(uint64_t bytes, int64_t priority, int64_t now_ns) {
     if (now_ns >= period_ends_ns_) {
       period_ends_ns_ = now_ns + kPeriodNs;
       shortest_before_ns_ = std::exchange(shortest_ns_, kNever);
+      needed_before_ = std::exchange(needed_, 0);
     }
   }
   unanswered_ += bytes;
-  unanswered_by_priority_[priority] += bytes;
+  uint64_t& pushed = by_priority_[priority].pushed;
+  return std::exchange(pushed, pushed + bytes);
 }
 
 void AnswerWindow::BeginTrip(int64_t now_ns) {
@@ -123,14 +131,20 @@ void AnswerWindow::BeginTrip(int64_t now_ns) {
   trip_ends_at_ = std::max(unanswered_, kLeastBytes);
 }
 
-void AnswerWindow::Answered(uint64_t bytes, int64_t priority, int64_t took_ns,
-                            int64_t now_ns) {
+void AnswerWindow::Answered(uint64_t bytes, int64_t priority, uint64_t place,
+                            int64_t took_ns, int64_t now_ns) {
+  Pushes& same = by_priority_[priority];
+  // Of those that were pushed before it, at least so much is not answered.
+  const uint64_t passed = place - std::min(place, same.answered);
+  same.answered += bytes;
+  if (same.answered == same.pushed) by_priority_.erase(priority);
   unanswered_ -= bytes;
-  uint64_t& same = unanswered_by_priority_[priority];
-  same -= bytes;
-  if (same == 0) unanswered_by_priority_.erase(priority);
-  opened_by_ -= std::min(opened_by_, bytes / kClosing);
+  opened_by_ -= std::min(opened_by_, bytes);
   if (took_ns <= 0) return;
+  const auto window = static_cast<uint64_t>(WholeFor(bytes));
+  if (passed + bytes > window) {
+    needed_ = std::max(needed_, passed + bytes - window);
+  }
   shortest_ns_ = std::min(shortest_ns_, took_ns);
   trip_bytes_ += bytes;
   if (trip_bytes_ < trip_ends_at_ || now_ns <= trip_began_ns_) return;

@@ -12,6 +12,7 @@ namespace byteps {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr double kLeastPart = 0.5;
 
 }  // namespace
 
@@ -22,11 +23,11 @@ Dispatcher::Dispatcher(const std::vector<uint64_t>& shares,
       lanes_(shares.size()),
       opener_("bps-dispatch", [this] { OpenWindows(); }) {
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
-  const double mean = sum / static_cast<double>(shares.size());
   std::lock_guard<std::mutex> lock(mutex_);
   for (size_t server = 0; server < lanes_.size(); ++server) {
-    const auto share = static_cast<double>(shares[server]);
-    lanes_[server].window.SetWeight(share / mean);
+    Lane& lane = lanes_[server];
+    lane.share = static_cast<double>(shares[server]) / sum;
+    lane.window.SetWeight(lane.share * static_cast<double>(lanes_.size()));
   }
 }
 
@@ -46,6 +47,8 @@ void Dispatcher::Enqueue(uint32_t server, std::vector<Queued> items) {
     std::lock_guard<std::mutex> lock(mutex_);
     for (Queued& item : items) {
       item.sequence = next_sequence_++;
+      left_bytes_ += item.bytes;
+      lanes_[server].left_bytes += item.bytes;
       lanes_[server].waiting.push(std::move(item));
     }
   }
@@ -61,12 +64,14 @@ void Dispatcher::Sent(uint32_t server, uint64_t bytes) {
 }
 
 void Dispatcher::Answered(uint32_t server, uint64_t bytes, int64_t priority,
-                          int64_t took_ns) {
+                          uint64_t place, int64_t took_ns) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     const int64_t now_ns = NowNs();
-    lanes_[server].window.Answered(bytes, priority, took_ns, now_ns);
-    if (took_ns > 0) pace_.Answered(bytes, now_ns);
+    left_bytes_ -= bytes;
+    lanes_[server].left_bytes -= bytes;
+    lanes_[server].window.Answered(bytes, priority, place, took_ns, now_ns);
+    pace_.Answered(bytes, took_ns <= 0, now_ns);
     lanes_[server].load.Answered(took_ns > 0 ? bytes : 0, now_ns);
   }
   Drain(server);
@@ -78,6 +83,16 @@ std::vector<Load> Dispatcher::loads() {
   std::vector<Load> loads;
   for (const Lane& lane : lanes_) loads.push_back(lane.load.total(now_ns));
   return loads;
+}
+
+// A server whose part of what is left is smaller than its share is ahead of
+// the others, which have the more of the link the less it takes.
+double Dispatcher::PartOfWindow(const Lane& lane) const {
+  const auto left = static_cast<double>(lane.left_bytes);
+  const double expected = lane.share * static_cast<double>(left_bytes_);
+  if (left >= expected) return 1;
+  const double part = left / expected;
+  return std::max(kLeastPart, part * part);
 }
 
 void Dispatcher::Drain(uint32_t server) {
@@ -95,13 +110,15 @@ void Dispatcher::Drain(uint32_t server) {
       break;
     }
     const int64_t now_ns = NowNs();
+    lane.window.NarrowTo(PartOfWindow(lane));
     if (!lane.window.Allows(bytes, priority, now_ns, pace_)) {
       if (lane.window.opens_ns() < opener_wakes_ns_) shut_.notify_one();
       break;
     }
-    lane.window.Pushed(bytes, priority, now_ns);
-    lane.load.Pushed(now_ns);
     Queued item = lane.waiting.top();
+    item.place = lane.window.Pushed(bytes, priority, now_ns);
+    pace_.Pushed(bytes, now_ns);
+    lane.load.Pushed(now_ns);
     lane.waiting.pop();
     lane.in_flight_bytes += bytes;
     lock.unlock();

@@ -35,7 +35,9 @@ struct Queued {
   uint32_t partition = 0;
   uint64_t bytes = 0;
   int64_t priority = 0;
-  uint64_t sequence = 0;  // order of arrival, set by the dispatcher
+  // Set by the dispatcher.
+  uint64_t sequence = 0;  // order of arrival
+  uint64_t place = 0;     // in the order of pushes, for Answered
 };
 
 class Dispatcher {
@@ -54,7 +56,7 @@ class Dispatcher {
   void Sent(uint32_t server, uint64_t bytes);
   // `took_ns` after it was started; 0: it was given up.
   void Answered(uint32_t server, uint64_t bytes, int64_t priority,
-                int64_t took_ns);
+                uint64_t place, int64_t took_ns);
 
   // From then on windows open no more, and what is started is started by the
   // callers. Not from `start`.
@@ -72,11 +74,14 @@ class Dispatcher {
   struct Lane {
     std::priority_queue<Queued, std::vector<Queued>, Later> waiting;
     uint64_t in_flight_bytes = 0;
+    double share = 0;         // of all that servers sum, for a start
+    uint64_t left_bytes = 0;  // not answered yet, pushed or not
     AnswerWindow window;
     LoadCount load;
     bool draining = false;  // a thread is in Drain for this server
   };
   void Drain(uint32_t server);
+  double PartOfWindow(const Lane& lane) const;
   void OpenWindows();
 
   const uint64_t credit_bytes_;
@@ -84,6 +89,7 @@ class Dispatcher {
   std::mutex mutex_;
   std::vector<Lane> lanes_;     // by server; guarded by mutex_
   AnswerPace pace_;             // guarded by mutex_
+  uint64_t left_bytes_ = 0;     // of all lanes; guarded by mutex_
   uint64_t next_sequence_ = 0;  // guarded by mutex_
 
   std::condition_variable shut_;

@@ -21,6 +21,7 @@ struct PartitionTask {
   uint32_t server = 0;
   TaskState state = TaskState::kQueued;
   int64_t pushed_ns = 0;  // handed to the transport
+  uint64_t place = 0;     // in the dispatcher's order of pushes
   // For the timeline; 0 while nothing is recorded.
   int64_t sent_ns = 0;     // has left this process
   int64_t landing_ns = 0;  // the result begins to arrive

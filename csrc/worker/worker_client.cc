@@ -262,11 +262,12 @@ void WorkerClient::StartPartition(uint32_t server, const Queued& item) {
       peer = servers_[server];
       header.membership_epoch = membership_epoch_;
       task.pushed_ns = NowNs();
+      task.place = item.place;
     }
   }
   if (peer == nullptr) {
     dispatcher_.Sent(server, item.bytes);
-    dispatcher_.Answered(server, item.bytes, item.priority, 0);
+    dispatcher_.Answered(server, item.bytes, item.priority, item.place, 0);
     return;
   }
   const bool silent = request.operation == Operation::kBroadcast &&
@@ -363,7 +364,7 @@ void WorkerClient::Arrived(Peer* peer, const Header& header,
     if (operation->failure.ok() && task.Finish()) {
       --operation->unanswered;
       after.answered.push_back({task.server, task.range.bytes,
-                                operation->request.priority,
+                                operation->request.priority, task.place,
                                 NowNs() - task.pushed_ns});
     }
     CompleteIfOverLocked(operation, &after);
@@ -413,8 +414,8 @@ void WorkerClient::FailLocked(const OperationPtr& operation, const Status& why,
   operation->failure = why;
   for (const PartitionTask& task : operation->tasks) {
     if (task.state != TaskState::kPushed) continue;
-    after->answered.push_back(
-        {task.server, task.range.bytes, operation->request.priority, 0});
+    after->answered.push_back({task.server, task.range.bytes,
+                               operation->request.priority, task.place, 0});
   }
   after->given_up.emplace_back(operation, why);
   CompleteIfOverLocked(operation, after);
@@ -518,7 +519,7 @@ void WorkerClient::Commit(const RebalanceBody& commit) {
 void WorkerClient::Finish(Afterwards after) {
   for (const Afterwards::Answer& answer : after.answered) {
     dispatcher_.Answered(answer.server, answer.bytes, answer.priority,
-                         answer.took_ns);
+                         answer.place, answer.took_ns);
   }
   for (const auto& given_up : after.given_up) {
     SendCancels(given_up.first, given_up.second);

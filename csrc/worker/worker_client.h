@@ -144,6 +144,7 @@ class WorkerClient {
       uint32_t server;
       uint64_t bytes;
       int64_t priority;
+      uint64_t place;
       int64_t took_ns;  // 0: given up
     };
     std::vector<Answer> answered;

@@ -19,18 +19,22 @@ class Window {
   bool Allows(uint64_t bytes, int64_t now_ns, int64_t priority = 0) {
     return window_.Allows(bytes, priority, now_ns, pace_);
   }
-  void Pushed(uint64_t bytes, int64_t now_ns, int64_t priority = 0) {
-    window_.Pushed(bytes, priority, now_ns);
+  uint64_t Pushed(uint64_t bytes, int64_t now_ns, int64_t priority = 0) {
+    pace_.Pushed(bytes, now_ns);
+    return window_.Pushed(bytes, priority, now_ns);
   }
+  // `place` as Pushed gave it; 0: the first of its priority.
   void Answered(uint64_t bytes, int64_t took_ns, int64_t now_ns,
-                int64_t priority = 0) {
-    window_.Answered(bytes, priority, took_ns, now_ns);
-    OtherAnswered(took_ns > 0 ? bytes : 0, now_ns);
+                int64_t priority = 0, uint64_t place = 0) {
+    window_.Answered(bytes, priority, place, took_ns, now_ns);
+    pace_.Answered(bytes, took_ns <= 0, now_ns);
   }
   void OtherAnswered(uint64_t bytes, int64_t now_ns) {
-    pace_.Answered(bytes, now_ns);
+    pace_.Pushed(bytes, now_ns);
+    pace_.Answered(bytes, false, now_ns);
   }
   void SetWeight(double weight) { window_.SetWeight(weight); }
+  void NarrowTo(double part) { window_.NarrowTo(part); }
   int64_t opens_ns() const { return window_.opens_ns(); }
   uint64_t BytesFor(uint64_t bytes) const { return window_.BytesFor(bytes); }
 
@@ -138,6 +142,21 @@ TEST(AnswerWindow, AnswersCloseItAgain) {
   EXPECT_LE(Flow(&window, 500, 4 * kMs, kMs, &now), 6 * kPart);
 }
 
+TEST(AnswerWindow, AWorkerThatIsEarlyIsBackAtItsWindowWithTheFirstAnswers) {
+  Window window;
+  const uint64_t at_first = window.Fill(0);
+  int64_t now = 0;
+  uint64_t pushed = at_first;
+  while (pushed < 100 * kPart) {
+    now = window.opens_ns();
+    pushed += window.Fill(now);
+  }
+  for (uint64_t place = 0; place < pushed; place += kPart) {
+    window.Answered(kPart, now, now, 0, place);
+  }
+  EXPECT_LE(window.Fill(now), window.BytesFor(kPart));
+}
+
 // Milliseconds that two workers take, which push a partition a millisecond,
 // with all partitions in these orders.
 int64_t TimeOfTwo(const std::vector<int>& first,
@@ -147,20 +166,22 @@ int64_t TimeOfTwo(const std::vector<int>& first,
   size_t next[2] = {0, 0};
   std::vector<int64_t> pushed[2];
   for (auto& times : pushed) times.resize(first.size(), -1);
+  std::vector<uint64_t> places[2];
+  for (auto& of_worker : places) of_worker.resize(first.size());
   size_t answered = 0;
   int64_t ms = 0;
   for (; answered < first.size(); ++ms) {
     for (int w = 0; w < 2; ++w) {
       if (next[w] == first.size()) continue;
       if (!windows[w].Allows(kPart, ms * kMs)) continue;
-      windows[w].Pushed(kPart, ms * kMs);
       const int partition = (*orders[w])[next[w]++];
+      places[w][partition] = windows[w].Pushed(kPart, ms * kMs);
       pushed[w][partition] = ms;
       if (pushed[1 - w][partition] < 0) continue;
       ++answered;
       for (int v = 0; v < 2; ++v) {
         const int64_t took = (ms + 1 - pushed[v][partition]) * kMs;
-        windows[v].Answered(kPart, took, ms * kMs);
+        windows[v].Answered(kPart, took, ms * kMs, 0, places[v][partition]);
       }
     }
   }
@@ -179,6 +200,16 @@ TEST(AnswerWindow, WorkersThatPushInOtherOrdersAreNotHeldUpForLong) {
   EXPECT_LE(TimeOfTwo(up, up), 1010);
   EXPECT_LE(TimeOfTwo(up, down), 1300);
   EXPECT_LE(TimeOfTwo(up, blocks), 1500);
+}
+
+TEST(AnswerWindow, AnOrderThatDiffersAllTheTimeIsWaitedForOnce) {
+  std::vector<int> up(10000);
+  for (int i = 0; i < 10000; ++i) up[i] = i;
+  std::vector<int> blocks;
+  for (int block = 0; block < 10000; block += 20) {
+    for (int i = 19; i >= 0; --i) blocks.push_back(block + i);
+  }
+  EXPECT_LE(TimeOfTwo(up, blocks), 10300);
 }
 
 // Two workers that push a partition a millisecond of what a backward pass has
@@ -277,6 +308,13 @@ TEST(AnswerWindow, HasMoreForAServerThatSumsMore) {
   const uint64_t one = Window().BytesFor(kPart);
   EXPECT_EQ(large.BytesFor(kPart), 2 * one);
   EXPECT_EQ(small.BytesFor(kPart), one / 2);
+}
+
+TEST(AnswerWindow, IsNarrowForAServerThatIsAhead) {
+  Window window;
+  const uint64_t whole = window.BytesFor(kPart);
+  window.NarrowTo(0.5);
+  EXPECT_EQ(window.Fill(0), whole / 2);
 }
 
 TEST(AnswerWindow, WhatWasGivenUpTeachesNothing) {

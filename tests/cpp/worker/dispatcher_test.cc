@@ -109,10 +109,14 @@ class WindowTest : public testing::Test {
   static constexpr uint32_t kServers = 8;
   static constexpr uint32_t kCount = 32;
 
-  void EnqueueAll(uint32_t server) {
+  void EnqueueAll(uint32_t server) { EnqueueSome(server, kCount); }
+  // Returns how many were started at once.
+  size_t EnqueueSome(uint32_t server, uint32_t count) {
+    const size_t before = log_.size();
     std::vector<Queued> items;
-    for (uint32_t i = 0; i < kCount; ++i) items.push_back(Item(i, 0, kLarge));
+    for (uint32_t i = 0; i < count; ++i) items.push_back(Item(i, 0, kLarge));
     dispatcher_.Enqueue(server, std::move(items));
+    return log_.size() - before;
   }
 
   Log log_;
@@ -128,7 +132,7 @@ TEST_F(WindowTest, WhatWaitsForAnswersGoesWithThem) {
   for (size_t i = 0; i < kCount; ++i) {
     ASSERT_TRUE(log_.WaitFor(i + 1));
     dispatcher_.Sent(0, kLarge);
-    dispatcher_.Answered(0, kLarge, 0, 1000);
+    dispatcher_.Answered(0, kLarge, 0, 0, 1000);
   }
   EXPECT_EQ(log_.size(), kCount);
 }
@@ -138,6 +142,12 @@ TEST_F(WindowTest, AServerThatSumsMoreGetsMoreAtOnce) {
   const size_t to_large = log_.size();
   EnqueueAll(1);
   EXPECT_LT(2 * (log_.size() - to_large), to_large);
+}
+
+TEST_F(WindowTest, AServerThatIsAheadOfOthersGetsLessAtOnce) {
+  const size_t together = EnqueueSome(2, kCount);
+  for (uint32_t server = 3; server < 7; ++server) EnqueueAll(server);
+  EXPECT_EQ(EnqueueSome(7, 10), together / 2);
 }
 
 TEST_F(WindowTest, WithoutAnyAnswerAllGoesInTheEnd) {
@@ -169,7 +179,7 @@ TEST(Dispatcher, WhatIsSentAtOnceIsNotNested) {
     deepest = std::max(deepest, ++depth);
     ++count;
     self->Sent(server, item.bytes);  // as the loopback transport may
-    self->Answered(server, item.bytes, item.priority, 1000);
+    self->Answered(server, item.bytes, item.priority, item.place, 1000);
     --depth;
   });
   self = &dispatcher;
