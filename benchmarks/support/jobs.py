@@ -277,6 +277,8 @@ def horovod(bed, n, *script):
             HOROVOD_GLOO_IFACE=bed.interface,
             HOROVOD_GLOO_RENDEZVOUS_ADDR=address,
             HOROVOD_GLOO_RENDEZVOUS_PORT=port,
+            # Processes that share few cores take long to start.
+            HOROVOD_GLOO_TIMEOUT_SECONDS="180",
             HOROVOD_HOSTNAME=f"host{i}",
             HOROVOD_RANK=str(i),
             HOROVOD_SIZE=str(n),

@@ -34,13 +34,10 @@ _HELD = """## What holds the goals that are missed
 - CPU: messages cost more than bytes. 64 MB at n=4, k=4 in partitions of 32, 64, 128 and
   256 KiB took 2.8, 2.6, 2.2 and 2.0 s a GB (before the server added on the thread that
   receives, which saved a fifth at 32 KiB), and reached 0.99, 0.98, 0.96, 0.89 of M/B.
-- Mixed and colocated jobs, and VGG-16 and ResNet-50: step after step, alone on the
-  machine, they reached 0.93 to 0.99 of the bound at n=4 and 0.88 to 0.97 at n=8
-  ([0003](design/0003-credit.md)). Here a contestant waits for seconds until its next
-  turn, which costs: 64 MB at n=4, k=2 reached 0.985 of the bound without pauses and
-  0.85 to 0.90 with 6 s between steps. Neither TCP's slow start after idle (0.86
-  without it) nor rebalancing (0.82) is the reason. With windows that never open one
-  run reached 0.975, but another got 0.85 though none opened: the rest was not found.
+- ResNet-50 and mixed jobs: alone on the machine the core reached 0.96 to 0.99 of the
+  bound at n=4, with pauses of 2 s between steps and without (ResNet-50/4, k=4: 0.97), at
+  n=8 0.92 to 0.94 with k=8 and 0.88 to 0.90 with k=4 ([0003](design/0003-credit.md)).
+  Here the processes of all contestants are there, and pauses are longer.
 - Shared memory: a tensor is copied to and from it, and headers travel over TCP
   ([0008](design/0008-shared-memory.md)).
 - The transformer: the rows of its Embedding are the last gradient there is, and nothing
@@ -49,10 +46,10 @@ _HELD = """## What holds the goals that are missed
 _NOT_SHOWN = """## What this does not show
 All hosts are one machine: processes of all workers and servers share its cores, and the
 links are token buckets in its kernel. Faster links than these, network cards, RDMA and
-GPUs were not measured. `tf_byteps` in the table of push-pull is the core, without
-TensorFlow's part of a step; so are Gloo and plain sockets, while
-MultiWorkerMirroredStrategy runs in TensorFlow, the only way to have it. The training
-steps compare both in TensorFlow.
+GPUs were not measured, nor other congestion controls than the kernel's own, here bbr.
+`tf_byteps` in the table of push-pull is the core, without TensorFlow's part of a step;
+so are Gloo and plain sockets, while MultiWorkerMirroredStrategy runs in TensorFlow, the
+only way to have it. The training steps compare both in TensorFlow.
 """
 
 
