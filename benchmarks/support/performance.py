@@ -35,9 +35,10 @@ _HELD = """## What holds the goals that are missed
   256 KiB took 2.8, 2.6, 2.2 and 2.0 s a GB (before the server added on the thread that
   receives, which saved a fifth at 32 KiB), and reached 0.99, 0.98, 0.96, 0.89 of M/B.
 - ResNet-50 and mixed jobs: alone on the machine the core reached 0.96 to 0.99 of the
-  bound at n=4, with pauses of 2 s between steps and without (ResNet-50/4, k=4: 0.97), at
-  n=8 0.92 to 0.94 with k=8 and 0.88 to 0.90 with k=4 ([0003](design/0003-credit.md)).
-  Here the processes of all contestants are there, and pauses are longer.
+  bound at n=4 (ResNet-50/4, k=4: 0.97), with pauses of 2 s between steps and without.
+  At n=8 it reached 0.92 to 0.94 with k=8, 0.88 to 0.90 with k=4
+  ([0003](design/0003-credit.md)). Here the processes of all contestants are there, and
+  pauses are longer.
 - Shared memory: a tensor is copied to and from it, and headers travel over TCP
   ([0008](design/0008-shared-memory.md)).
 - The transformer: the rows of its Embedding are the last gradient there is, and nothing
