@@ -35,7 +35,7 @@ _HELD = """## What holds the goals that are missed
   256 KiB took 2.8, 2.6, 2.2 and 2.0 s a GB (before the server added on the thread that
   receives, which saved a fifth at 32 KiB), and reached 0.99, 0.98, 0.96, 0.89 of M/B.
 - ResNet-50 and mixed jobs: alone on the machine the core reached 0.96 to 0.99 of the
-  bound at n=4 (ResNet-50/4, k=4: 0.97), with pauses of 2 s between steps and without.
+  bound at n=4 (ResNet-50/4, k=4: 0.97), with pauses of 1 to 2 s between steps and not.
   At n=8 it reached 0.92 to 0.94 with k=8, 0.88 to 0.90 with k=4
   ([0003](design/0003-credit.md)). Here the processes of all contestants are there, and
   pauses are longer.

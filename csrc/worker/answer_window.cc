@@ -21,7 +21,7 @@ constexpr int64_t kPeriodNs = 10'000'000'000;
 // How long the answers are counted for their fastest pace, and for a look at
 // whether they are few.
 constexpr int64_t kSampleNs = 100'000'000;
-constexpr int64_t kLookNs = 20'000'000;
+constexpr int64_t kLookNs = 10'000'000;
 // Answers at less than this part of their fastest pace are few.
 constexpr double kFew = 0.7;
 
@@ -35,6 +35,7 @@ void AnswerPace::Pushed(uint64_t bytes, int64_t now_ns) {
 void AnswerPace::Answered(uint64_t bytes, bool given_up, int64_t now_ns) {
   unanswered_ -= bytes;
   if (given_up) return;
+  if (sample_began_ns_ == 0) sample_began_ns_ = look_began_ns_ = now_ns;
   look_bytes_ += bytes;
   const int64_t looked_ns = now_ns - look_began_ns_;
   if (looked_ns >= kLookNs) {

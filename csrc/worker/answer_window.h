@@ -44,7 +44,7 @@ class AnswerPace {
   double fastest_ = 0;  // bytes a nanosecond
   double fastest_before_ = 0;
   int64_t period_ends_ns_ = 0;
-  int64_t sample_began_ns_ = 0;
+  int64_t sample_began_ns_ = 0;  // 0: nothing has been answered yet
   uint64_t sample_bytes_ = 0;
   int64_t look_began_ns_ = 0;
   uint64_t look_bytes_ = 0;

@@ -12,6 +12,7 @@ namespace byteps {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+// What is left of the window of a server that is far ahead.
 constexpr double kLeastPart = 0.5;
 
 }  // namespace

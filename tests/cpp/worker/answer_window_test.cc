@@ -169,7 +169,9 @@ int64_t TimeOfTwo(const std::vector<int>& first,
   std::vector<uint64_t> places[2];
   for (auto& of_worker : places) of_worker.resize(first.size());
   size_t answered = 0;
-  int64_t ms = 0;
+  // A clock begins when its machine does, long before.
+  constexpr int64_t kBeginMs = 1'000'000;
+  int64_t ms = kBeginMs;
   for (; answered < first.size(); ++ms) {
     for (int w = 0; w < 2; ++w) {
       if (next[w] == first.size()) continue;
@@ -185,7 +187,7 @@ int64_t TimeOfTwo(const std::vector<int>& first,
       }
     }
   }
-  return ms;
+  return ms - kBeginMs;
 }
 
 TEST(AnswerWindow, WorkersThatPushInOtherOrdersAreNotHeldUpForLong) {
@@ -299,6 +301,19 @@ TEST(AnswerWindow, StaysShutWhileOtherServersAnswer) {
   EXPECT_FALSE(others(3000, kPart));
   EXPECT_FALSE(others(3000, kPart * 3 / 4));
   EXPECT_TRUE(others(1000, kPart / 4));
+}
+
+TEST(AnswerPace, IsNotKnownFromOneAnswer) {
+  AnswerPace pace;
+  const int64_t now = 1'000'000 * kMs;
+  pace.Pushed(2 * kPart, now);
+  pace.Answered(kPart, false, now + kMs);
+  EXPECT_EQ(pace.TripNs(), 0);
+  for (int ms = 2; ms < 200; ++ms) {
+    pace.Pushed(kPart, now + ms * kMs);
+    pace.Answered(kPart, false, now + ms * kMs);
+  }
+  EXPECT_NEAR(pace.TripNs(), 1.0 * kMs, 0.1 * kMs);
 }
 
 TEST(AnswerWindow, HasMoreForAServerThatSumsMore) {
