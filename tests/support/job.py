@@ -23,6 +23,7 @@ import pathlib
 import re
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -288,6 +289,17 @@ class Job:
 
     def wait_for(self, name, pattern, seconds=30):
         return self.processes[name].wait_for(pattern, seconds)
+
+    def wait_until_listening(self, name, seconds=30):
+        host, port = self.address(name).split(":")
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                socket.create_connection((host, int(port)), timeout=5).close()
+                return
+            except ConnectionRefusedError:
+                assert time.monotonic() < deadline, self.processes[name].everything()
+                time.sleep(0.05)
 
     def kill(self, name, number=signal.SIGKILL):
         self.processes[name].signal(number)
