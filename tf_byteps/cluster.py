@@ -64,6 +64,11 @@ class Cluster:
         host = _host(self.workers[self.task_index])
         return [i for i, address in enumerate(self.workers) if _host(address) == host]
 
+    @property
+    def is_on_one_host(self) -> bool:
+        """Whether all addresses have the same host name."""
+        return len({_host(address) for address in self.workers + self.servers}) == 1
+
     def is_mixed(self, colocated_servers: str) -> bool:
         """Whether workers serve beside the dedicated servers.
 
@@ -232,6 +237,7 @@ def placement_options(cluster: Cluster, settings: Any) -> dict[str, Any]:
             settings.bandwidths, len(cluster.workers), len(cluster.servers)
         ),
         "partition_bytes": settings.partition_bytes,
+        "one_host": cluster.is_on_one_host,
     }
 
 

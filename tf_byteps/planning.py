@@ -90,6 +90,7 @@ def plan(
         mixed=mixed,
         bandwidths=list(bandwidths),
         partition_bytes=0,
+        one_host=False,
         tensors=tensors,
     )
     dedicated, colocated = summed[:servers], summed[servers:]

@@ -3,7 +3,7 @@
 //   bench_push_pull worker|server INDEX WORKERS SERVERS [NAME=VALUE...]
 //
 // WORKERS and SERVERS are addresses with commas between them; the settings are
-// mixed, partition_bytes, credit_bytes, shared_memory and rebalance.
+// mixed, one_host, partition_bytes, credit_bytes, shared_memory and rebalance.
 #include <condition_variable>
 #include <cstdint>
 #include <iostream>
@@ -30,6 +30,8 @@ bool Set(const std::string& setting, Config* config) {
   const uint64_t value = std::stoull(setting.substr(equals + 1));
   if (name == "mixed") {
     config->mixed = value != 0;
+  } else if (name == "one_host") {
+    config->one_host = value != 0;
   } else if (name == "partition_bytes") {
     config->partition_bytes = value;
   } else if (name == "credit_bytes") {
@@ -100,7 +102,8 @@ class Worker {
                           sizeof(float)});
     }
     const Config& config = runtime_->config();
-    const Placement placement(SharesOf(config), config.partition_bytes);
+    const Placement placement(SharesOf(config), config.partition_bytes,
+                              config.one_host);
     for (TensorPlan& plan : placement.PlanTogether(together).tensors) {
       plans_.push_back(std::make_shared<const TensorPlan>(std::move(plan)));
     }

@@ -201,8 +201,9 @@ def core(bed, n, k, **settings):
     """The core of tf_byteps, without TensorFlow: workers on the first n hosts."""
     program = build() / "bench_push_pull"
     workers, servers = _addresses(bed, n, k)
-    if 0 < k < n and bed.rate:  # as tf_byteps does by itself on hosts of their own
-        settings.setdefault("mixed", 1)
+    # As tf_byteps does by itself.
+    settings.setdefault("mixed", int(0 < k < n and bool(bed.rate)))
+    settings.setdefault("one_host", int(not bed.rate))
     cluster = [",".join(workers), ",".join(servers)]
     cluster += [f"{name}={value}" for name, value in settings.items()]
     job = Job(f"core {n} {k}", bed)

@@ -38,6 +38,7 @@ struct Config {
   std::vector<std::string> workers;  // "host:port" by index
   std::vector<std::string> servers;  // dedicated ones; empty: workers serve
   bool mixed = false;                // workers serve beside dedicated servers
+  bool one_host = false;             // all processes are on the same
   // Of the hosts' links, relative to each other: workers, then dedicated
   // servers. Empty: all are equal.
   std::vector<double> bandwidths;

@@ -22,19 +22,18 @@ using TensorTuple = std::tuple<std::string, uint64_t, size_t>;
 // Each tensor's plan, for its operation, and the bytes that each server sums.
 py::tuple PlanTogether(size_t workers, size_t servers, bool mixed,
                        const std::vector<double>& bandwidths,
-                       uint64_t partition_bytes,
+                       uint64_t partition_bytes, bool one_host,
                        const std::vector<TensorTuple>& tensors) {
   Config config;
   config.workers.resize(workers);
   config.servers.resize(servers);
   config.mixed = mixed;
   config.bandwidths = bandwidths;
-  config.partition_bytes = partition_bytes;
   std::vector<PlannedTensor> planned;
   for (const auto& [name, bytes, element_bytes] : tensors) {
     planned.push_back({name, bytes, element_bytes});
   }
-  const Placement placement(SharesOf(config), config.partition_bytes);
+  const Placement placement(SharesOf(config), partition_bytes, one_host);
   const Plan plan = placement.PlanTogether(planned);
   std::vector<py::bytes> encoded;
   for (const TensorPlan& tensor : plan.tensors) {
@@ -48,7 +47,8 @@ py::tuple PlanTogether(size_t workers, size_t servers, bool mixed,
 void BindPlacement(py::module_& module) {
   module.def("plan_together", &PlanTogether, py::arg("workers"),
              py::arg("servers"), py::arg("mixed"), py::arg("bandwidths"),
-             py::arg("partition_bytes"), py::arg("tensors"));
+             py::arg("partition_bytes"), py::arg("one_host"),
+             py::arg("tensors"));
 }
 
 }  // namespace byteps

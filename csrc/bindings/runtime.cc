@@ -38,6 +38,7 @@ Config ToConfig(const py::dict& options) {
   config.workers = options["workers"].cast<std::vector<std::string>>();
   config.servers = options["servers"].cast<std::vector<std::string>>();
   config.mixed = options["mixed"].cast<bool>();
+  config.one_host = options["one_host"].cast<bool>();
   config.bandwidths = options["bandwidths"].cast<std::vector<double>>();
   config.job_token = options["job_token"].cast<std::string>();
   config.cluster_digest = options["cluster_digest"].cast<std::string>();

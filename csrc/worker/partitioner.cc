@@ -10,6 +10,7 @@ constexpr uint64_t kLeastBytes = 32 << 10;
 constexpr uint64_t kMostBytes = 1 << 20;
 // A step ends some partitions after its last push: one in so many.
 constexpr uint64_t kPartitionsPerServer = 512;
+constexpr uint64_t kPartitionsPerServerOfOneHost = 64;
 constexpr uint64_t kPageBytes = 4096;
 
 // The least number of parts of `size` that hold `total`.
@@ -18,11 +19,12 @@ uint64_t Parts(uint64_t total, uint64_t size) { return (total - 1) / size + 1; }
 }  // namespace
 
 uint64_t FittingPartitionBytes(uint64_t total_bytes, uint64_t together_bytes,
-                               uint32_t num_servers) {
+                               uint32_t num_servers, bool one_host) {
   if (total_bytes <= kLeastBytes) return kLeastBytes;
-  const uint64_t wanted =
-      Parts(std::max(total_bytes, together_bytes),
-            kPartitionsPerServer * std::max<uint64_t>(num_servers, 1));
+  const uint64_t per_server =
+      one_host ? kPartitionsPerServerOfOneHost : kPartitionsPerServer;
+  const uint64_t wanted = Parts(std::max(total_bytes, together_bytes),
+                                per_server * std::max(num_servers, 1u));
   const uint64_t most = std::min(std::max(wanted, kLeastBytes), kMostBytes);
   const uint64_t equal = Parts(total_bytes, Parts(total_bytes, most));
   return Parts(equal, kPageBytes) * kPageBytes;

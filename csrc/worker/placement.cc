@@ -67,9 +67,10 @@ Result<TensorPlan> DecodeTensorPlan(const std::string& bytes) {
 }
 
 Placement::Placement(const std::vector<uint64_t>& shares,
-                     uint64_t partition_bytes)
+                     uint64_t partition_bytes, bool one_host)
     : shares_(shares),
       partition_bytes_(partition_bytes),
+      one_host_(one_host),
       round_(Round(shares)) {
   const uint64_t most = *std::max_element(shares.begin(), shares.end());
   std::vector<uint64_t> home_shares = shares;
@@ -94,7 +95,8 @@ uint64_t Placement::PartitionBytes(uint64_t total_bytes,
                                    const TensorPlan* plan) const {
   if (partition_bytes_ > 0) return partition_bytes_;
   const uint64_t together_bytes = plan == nullptr ? 0 : plan->summary.bytes;
-  return FittingPartitionBytes(total_bytes, together_bytes, num_used_);
+  return FittingPartitionBytes(total_bytes, together_bytes, num_used_,
+                               one_host_);
 }
 
 Plan Placement::PlanTogether(const std::vector<PlannedTensor>& tensors) const {

@@ -45,8 +45,9 @@ struct Plan {
 class Placement {
  public:
   // `shares` by server, as SharesOf gives them. `partition_bytes` of 0 cuts
-  // tensors as FittingPartitionBytes says.
-  Placement(const std::vector<uint64_t>& shares, uint64_t partition_bytes);
+  // tensors as FittingPartitionBytes says, for processes on `one_host` or not.
+  Placement(const std::vector<uint64_t>& shares, uint64_t partition_bytes,
+            bool one_host);
 
   // `plan` is the tensor's; null: none. A tensor's first partition stays where
   // it is whatever the shape and the plan: workers that disagree on either meet
@@ -64,6 +65,7 @@ class Placement {
  private:
   const std::vector<uint64_t> shares_;
   const uint64_t partition_bytes_;
+  const bool one_host_;
   uint32_t num_used_ = 0;        // servers with a share
   std::vector<uint32_t> round_;  // servers in turn, each as often as its share
   std::vector<uint32_t> homes_;  // of first partitions

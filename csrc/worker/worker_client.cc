@@ -40,7 +40,7 @@ Landing Refuse() {
 WorkerClient::WorkerClient(const Config& config, Timeline* timeline,
                            Propose propose)
     : config_(config),
-      placement_(SharesOf(config), config.partition_bytes),
+      placement_(SharesOf(config), config.partition_bytes, config.one_host),
       pid_(getpid()),
       timeline_(timeline),
       table_(config.num_servers()),

@@ -32,6 +32,16 @@ def test_colocated_servers_and_local_ranks():
     assert (cluster.local_rank, cluster.local_size) == (1, 2)
 
 
+def test_a_job_on_one_host():
+    def on_one_host(workers, servers):
+        return Cluster(tuple(workers), tuple(servers), "ps", 0).is_on_one_host
+
+    assert on_one_host(["a:1", "a:2"], ["a:3"])
+    assert on_one_host(["a:1", "a:2"], [])
+    assert not on_one_host(["a:1", "a:2"], ["b:1"])
+    assert not on_one_host(["a:1", "b:1"], ["a:2"])
+
+
 @pytest.mark.parametrize(
     "workers, servers, mixed",
     [

@@ -14,7 +14,7 @@ Declaration Floats(int64_t count, uint64_t partition_bytes) {
 }
 
 TEST(Partitioner, GivesEachPartitionItsPlace) {
-  const Placement placement({1, 1}, 16);
+  const Placement placement({1, 1}, 16, false);
   auto tasks = CutIntoPartitions(Floats(10, 16), 7, 2, placement, nullptr);
   ASSERT_TRUE(tasks.ok());
   ASSERT_EQ(tasks.value().size(), 3u);
@@ -27,7 +27,7 @@ TEST(Partitioner, GivesEachPartitionItsPlace) {
 
 TEST(Partitioner, TooManyPartitionsIsASentence) {
   auto tasks = CutIntoPartitions(Floats(int64_t{1} << 40, 16), 7, 2,
-                                 Placement({1, 1}, 16), nullptr);
+                                 Placement({1, 1}, 16, false), nullptr);
   ASSERT_FALSE(tasks.ok());
   EXPECT_EQ(tasks.status().code(), Code::kInvalidArgument);
   EXPECT_NE(tasks.status().message().find("raise partition_bytes"),
@@ -37,7 +37,7 @@ TEST(Partitioner, TooManyPartitionsIsASentence) {
 TEST(Partitioner, PartitionsFitTheTensor) {
   for (uint64_t total : {0, 4, 32768, 32772, 1 << 20, 37748736, 411041792}) {
     for (uint32_t servers : {1, 2, 5, 16}) {
-      const uint64_t size = FittingPartitionBytes(total, 0, servers);
+      const uint64_t size = FittingPartitionBytes(total, 0, servers, false);
       EXPECT_EQ(size % 4096, 0u);
       EXPECT_GE(size, 16384u);  // half of what is too large by one byte
       EXPECT_LE(size, uint64_t{1} << 20);
@@ -49,12 +49,18 @@ TEST(Partitioner, PartitionsFitTheTensor) {
     }
   }
   // Each server has some of a tensor of this size, and of a larger one.
-  EXPECT_EQ(FittingPartitionBytes(1 << 20, 0, 4), 32768u);
-  EXPECT_EQ(FittingPartitionBytes(1 << 28, 0, 8), uint64_t{1} << 16);
-  EXPECT_EQ(FittingPartitionBytes(uint64_t{1} << 32, 0, 8), uint64_t{1} << 20);
+  EXPECT_EQ(FittingPartitionBytes(1 << 20, 0, 4, false), 32768u);
+  EXPECT_EQ(FittingPartitionBytes(1 << 28, 0, 8, false), uint64_t{1} << 16);
+  EXPECT_EQ(FittingPartitionBytes(uint64_t{1} << 32, 0, 8, false),
+            uint64_t{1} << 20);
   // What travels with it is cut as coarsely as one tensor of that size.
-  EXPECT_EQ(FittingPartitionBytes(1 << 20, 1 << 28, 8), uint64_t{1} << 16);
-  EXPECT_EQ(FittingPartitionBytes(1 << 16, 1 << 29, 8), uint64_t{1} << 16);
+  EXPECT_EQ(FittingPartitionBytes(1 << 20, 1 << 28, 8, false),
+            uint64_t{1} << 16);
+  EXPECT_EQ(FittingPartitionBytes(1 << 16, 1 << 29, 8, false),
+            uint64_t{1} << 16);
+  // Eight times as large on one host.
+  EXPECT_EQ(FittingPartitionBytes(1 << 20, 0, 4, true), 32768u);
+  EXPECT_EQ(FittingPartitionBytes(1 << 28, 0, 8, true), uint64_t{1} << 19);
 }
 
 TEST(PartitionTask, TakesItsStepsInOrderAndOnce) {

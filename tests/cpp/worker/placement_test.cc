@@ -11,7 +11,7 @@ namespace byteps {
 namespace {
 
 TEST(Placement, PartitionsGoRoundTheServers) {
-  const Placement placement({5, 5, 5}, 16);
+  const Placement placement({5, 5, 5}, 16, false);
   const uint64_t tensor = TensorId("a");
   std::vector<int> load(3);
   for (uint32_t i = 0; i < 30; ++i) {
@@ -21,7 +21,7 @@ TEST(Placement, PartitionsGoRoundTheServers) {
 }
 
 TEST(Placement, SmallTensorsSpreadAsWell) {
-  const Placement placement({1, 1, 1, 1}, 16);
+  const Placement placement({1, 1, 1, 1}, 16, false);
   std::vector<int> load(4);
   for (int i = 0; i < 400; ++i) {
     const uint64_t id = TensorId("tensor " + std::to_string(i));
@@ -31,7 +31,7 @@ TEST(Placement, SmallTensorsSpreadAsWell) {
 }
 
 TEST(Placement, ATensorAloneFollowsTheShares) {
-  const Placement placement({0, 100, 300, 600}, 16);
+  const Placement placement({0, 100, 300, 600}, 16, false);
   std::vector<int> load(4);
   for (uint32_t i = 1; i <= 1000; ++i) {
     ++load[placement.ServerOf({TensorId("a"), i}, nullptr)];
@@ -43,7 +43,7 @@ TEST(Placement, ATensorAloneFollowsTheShares) {
 }
 
 TEST(Placement, TheFirstPartitionStaysWhateverThePlan) {
-  const Placement placement({1, 1, 1}, 16);
+  const Placement placement({1, 1, 1}, 16, false);
   TensorPlan plan;
   for (uint32_t server = 0; server < 3; ++server) {
     plan.servers = {server, 2, 9};
@@ -70,7 +70,7 @@ std::vector<PlannedTensor> Tensors() {
 TEST(Placement, APlanMeetsTheShares) {
   const std::vector<uint64_t> shares = {1 << 23, 1 << 22, 1 << 22, 0};
   const std::vector<PlannedTensor> tensors = Tensors();
-  const Plan plan = Placement(shares, 0).PlanTogether(tensors);
+  const Plan plan = Placement(shares, 0, false).PlanTogether(tensors);
   const auto total = static_cast<double>(
       std::accumulate(plan.bytes.begin(), plan.bytes.end(), uint64_t{0}));
   EXPECT_EQ(plan.bytes[3], 0u);
@@ -83,7 +83,7 @@ TEST(Placement, APlanMeetsTheShares) {
 }
 
 TEST(Placement, APlanIsTheSameEveryTimeAndComesBackAsItWas) {
-  const Placement placement({3 << 22, 1 << 22}, 0);
+  const Placement placement({3 << 22, 1 << 22}, 0, false);
   const Plan a = placement.PlanTogether(Tensors());
   const Plan b = placement.PlanTogether(Tensors());
   for (size_t i = 0; i < a.tensors.size(); ++i) {
@@ -103,7 +103,7 @@ TEST(Placement, APlanIsTheSameEveryTimeAndComesBackAsItWas) {
 }
 
 TEST(Placement, TheWholePlanDecidesOnItsPartitions) {
-  const Placement placement({1 << 23, 1 << 23}, 0);
+  const Placement placement({1 << 23, 1 << 23}, 0, false);
   std::vector<PlannedTensor> tensors(100, {"t", 1 << 20, 4});
   const Plan plan = placement.PlanTogether(tensors);
   const uint64_t size = placement.PartitionBytes(1 << 20, &plan.tensors[0]);
@@ -115,7 +115,7 @@ TEST(Placement, TheWholePlanDecidesOnItsPartitions) {
 }
 
 TEST(Placement, ATensorThatCannotBeCutIsLeftOut) {
-  const Placement placement({1, 1}, 16);
+  const Placement placement({1, 1}, 16, false);
   const Plan plan =
       placement.PlanTogether({{"a", uint64_t{1} << 50, 4}, {"b", 64, 4}});
   EXPECT_TRUE(plan.tensors[0].servers.empty());
@@ -123,12 +123,12 @@ TEST(Placement, ATensorThatCannotBeCutIsLeftOut) {
 }
 
 TEST(Placement, TheUsersPartitionSizeStands) {
-  EXPECT_EQ(Placement({1}, 16).PartitionBytes(1 << 30, nullptr), 16u);
-  EXPECT_EQ(Placement({1}, 0).PartitionBytes(1 << 30, nullptr),
-            FittingPartitionBytes(1 << 30, 0, 1));
+  EXPECT_EQ(Placement({1}, 16, false).PartitionBytes(1 << 30, nullptr), 16u);
+  EXPECT_EQ(Placement({1}, 0, false).PartitionBytes(1 << 30, nullptr),
+            FittingPartitionBytes(1 << 30, 0, 1, false));
   // A server without a share counts for nothing.
-  EXPECT_EQ(Placement({1, 0, 1}, 0).PartitionBytes(1 << 20, nullptr),
-            FittingPartitionBytes(1 << 20, 0, 2));
+  EXPECT_EQ(Placement({1, 0, 1}, 0, false).PartitionBytes(1 << 20, nullptr),
+            FittingPartitionBytes(1 << 20, 0, 2, false));
 }
 
 }  // namespace
