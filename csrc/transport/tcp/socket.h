@@ -82,7 +82,6 @@ int AcceptFrom(const Socket& listener, Socket* out, Endpoint* from);
 // after `timeout_ms` without an acknowledgement.
 void PrepareStream(const Socket& socket, int64_t timeout_ms);
 
-// "connection refused": strerror, in lower case, for the middle of a sentence.
 // The kernel lets a connection's queue grow until the network drops something,
 // and what is sent waits behind it, on this connection and on those that share
 // a link with it. This bounds the queue to some milliseconds of the rate that
@@ -90,6 +89,7 @@ void PrepareStream(const Socket& socket, int64_t timeout_ms);
 // and returns whether there is a bound.
 bool BoundQueue(const Socket& socket, bool bounded);
 
+// "connection refused": strerror, in lower case, for the middle of a sentence.
 std::string ErrorText(int error);
 
 }  // namespace byteps

@@ -1,8 +1,12 @@
 #include "csrc/transport/tcp/socket.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+
+#include <string>
 
 namespace byteps {
 namespace {
@@ -55,16 +59,46 @@ TEST(ParseNumeric, AsksNobody) {
   EXPECT_TRUE(ParseNumeric({"localhost", 22}).empty());
 }
 
-TEST(BoundQueue, LeavesAShortQueueAloneAndKeepsABoundOnce) {
+struct Connection {
   Socket listener;
-  ASSERT_EQ(ListenAt(ParseNumeric({"127.0.0.1", 0}).front(), &listener), 0);
-  Endpoint here;
-  here.bytes = sizeof(sockaddr_storage);
-  ASSERT_EQ(getsockname(listener.fd(), here.get(), &here.bytes), 0);
-  Socket sender;
-  ASSERT_EQ(StartConnect(here, &sender), 0);
-  pollfd ready{sender.fd(), POLLOUT, 0};
-  ASSERT_EQ(poll(&ready, 1, 10000), 1);
+  Socket dialled;
+
+  void Connect() {
+    ASSERT_EQ(ListenAt(ParseNumeric({"127.0.0.1", 0}).front(), &listener), 0);
+    Endpoint here;
+    here.bytes = sizeof(sockaddr_storage);
+    ASSERT_EQ(getsockname(listener.fd(), here.get(), &here.bytes), 0);
+    ASSERT_EQ(StartConnect(here, &dialled), 0);
+    pollfd ready{dialled.fd(), POLLOUT, 0};
+    ASSERT_EQ(poll(&ready, 1, 10000), 1);
+  }
+};
+
+std::string CongestionControlOf(const Socket& socket) {
+  char name[16] = {};
+  socklen_t bytes = sizeof(name) - 1;
+  getsockopt(socket.fd(), IPPROTO_TCP, TCP_CONGESTION, name, &bytes);
+  return name;
+}
+
+TEST(CongestionControl, IsTheSystemsUnlessThatIsBbr) {
+  const std::string system =
+      CongestionControlOf(Socket(::socket(AF_INET, SOCK_STREAM, 0)));
+  ASSERT_FALSE(system.empty());
+  const std::string expected = system == "bbr" ? "cubic" : system;
+  Connection connection;
+  ASSERT_NO_FATAL_FAILURE(connection.Connect());
+  EXPECT_EQ(CongestionControlOf(connection.dialled), expected);
+  Endpoint from;
+  Socket accepted;
+  ASSERT_EQ(AcceptFrom(connection.listener, &accepted, &from), 0);
+  EXPECT_EQ(CongestionControlOf(accepted), expected);
+}
+
+TEST(BoundQueue, LeavesAShortQueueAloneAndKeepsABoundOnce) {
+  Connection connection;
+  ASSERT_NO_FATAL_FAILURE(connection.Connect());
+  const Socket& sender = connection.dialled;
   const auto bytes = [&sender] {
     int value = 0;
     socklen_t size = sizeof(value);
