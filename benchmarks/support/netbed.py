@@ -179,9 +179,12 @@ class NetBed:
         ):
             _check("ip", "-n", namespace, *setting.split())
         # Each new connection starts from scratch, so that runs do not depend on the
-        # ones before them.
-        forget = "net.ipv4.tcp_no_metrics_save=1"
-        _check("ip", "netns", "exec", namespace, "sysctl", "-qw", forget)
+        # ones before them; and in the way that is Linux's own, so that they do not
+        # depend on what this machine was set to.
+        settings = ("tcp_no_metrics_save=1", "tcp_congestion_control=cubic")
+        for setting in settings:
+            command = ("sysctl", "-qw", f"net.ipv4.{setting}")
+            _check("ip", "netns", "exec", namespace, *command)
         # The bucket must hold one 64 KiB segment with its headers, and what passes in
         # the 1 ms that a timer may be late on a busy machine.
         rate = self.rate[host] if isinstance(self.rate, list) else self.rate
