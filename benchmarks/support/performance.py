@@ -47,7 +47,7 @@ _HELD = """## What holds the goals that are missed
 _NOT_SHOWN = """## What this does not show
 All hosts are one machine: processes of all workers and servers share its cores, and the
 links are token buckets in its kernel. Faster links than these, network cards, RDMA and
-GPUs were not measured, nor other congestion controls than the kernel's own, here bbr.
+GPUs were not measured, nor other congestion controls than cubic.
 `tf_byteps` in the table of push-pull is the core, without TensorFlow's part of a step;
 so are Gloo and plain sockets, while MultiWorkerMirroredStrategy runs in TensorFlow, the
 only way to have it. The training steps compare both in TensorFlow.

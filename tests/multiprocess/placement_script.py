@@ -31,15 +31,17 @@ def right(sizes):
 
 
 def summed():
-    return runtime.current().native.counters()["server_bytes_summed"]
+    """Bytes that this worker's server has summed while nobody pushes anything."""
+    bps.barrier()
+    count = runtime.current().native.counters()["server_bytes_summed"]
+    bps.barrier()
+    return count
 
 
 report("num_servers", bps.num_servers())
 report("first", right(SIZES))
-bps.barrier()
 before = summed()
 report("second", right(SIZES))
-bps.barrier()
 report("summed", summed() - before)
 
 # One tensor of the model is another one on the last worker.

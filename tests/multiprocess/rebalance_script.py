@@ -40,17 +40,19 @@ def shares_without(server):
     return shares
 
 
-def counter(name):
-    return native.counters()[name]
+def summed():
+    """Bytes that this worker's server has summed while nobody pushes anything."""
+    bps.barrier()
+    count = native.counters()["server_bytes_summed"]
+    bps.barrier()
+    return count
 
 
 everybody = range(size)
 good = right(0, everybody)
-bps.barrier()
-before = counter("server_bytes_summed")
+before = summed()
 good = right(1, everybody) and good
-bps.barrier()
-report("planned", counter("server_bytes_summed") - before)
+report("planned", summed() - before)
 
 for step in range(2, 30):
     # Who is heeded when all propose is chance.
@@ -71,13 +73,11 @@ wanted = False
 while not wanted:
     if rank == 0:
         native.propose(shares_without(1))
-    bps.barrier()
-    before = counter("server_bytes_summed")
+    before = summed()
     good = right(41, everybody) and good
-    bps.barrier()
-    summed = counter("server_bytes_summed") - before
-    least = bps.push_pull(tf.constant([float(summed)]), op=bps.Min, name="least")
+    of_step = summed() - before
+    least = bps.push_pull(tf.constant([float(of_step)]), op=bps.Min, name="least")
     wanted = float(least[0]) < 0.1 * 4 * sum(SIZES)
-report("summed", summed)
-report("rebalances", counter("rebalances"))
+report("summed", of_step)
+report("rebalances", native.counters()["rebalances"])
 report("good", bool(good))
