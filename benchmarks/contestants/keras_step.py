@@ -27,6 +27,30 @@ def vgg():
     return model, np.random.rand(32, 32, 32, 3).astype(np.float32), 10
 
 
+def resnet():
+    """45 MB in 62 tensors, most of them tiny: ResNet-18 for images of 32 x 32."""
+    layers = keras.layers
+
+    def normalized(x, filters, size, strides=1):
+        x = layers.Conv2D(filters, size, strides, padding="same", use_bias=False)(x)
+        return layers.BatchNormalization()(x)
+
+    def block(x, filters, strides):
+        y = layers.ReLU()(normalized(x, filters, 3, strides))
+        y = normalized(y, filters, 3)
+        if strides > 1:
+            x = normalized(x, filters, 1, strides)
+        return layers.ReLU()(layers.Add()([x, y]))
+
+    images = layers.Input((32, 32, 3))
+    x = layers.ReLU()(normalized(images, 64, 3))
+    for filters in (64, 128, 256, 512):
+        x = block(x, filters, 1 if filters == 64 else 2)
+        x = block(x, filters, 1)
+    x = layers.Dense(10)(layers.GlobalAveragePooling2D()(x))
+    return keras.Model(images, x), np.random.rand(4, 32, 32, 3).astype(np.float32), 10
+
+
 def transformer():
     """An Embedding of 43 MB, of which a batch uses 3 MB of rows, and a small block."""
     layers = keras.layers
@@ -41,7 +65,7 @@ def transformer():
     return keras.Model(tokens, x), batch, 10
 
 
-MODELS = {"vgg": vgg, "transformer": transformer}
+MODELS = {"vgg": vgg, "resnet": resnet, "transformer": transformer}
 
 
 def make_strategy(kind):

@@ -18,8 +18,11 @@ namespace {
 
 // Headers and small payloads come through it, many in one system call. What of
 // a large payload comes in the same call as its header is copied once more, so
-// it is small against one.
+// little is read ahead of a header that probably announces one: where the last
+// did.
 constexpr size_t kBufferBytes = 64 << 10;
+constexpr size_t kAheadBytes = 2 << 10;
+constexpr size_t kLargeBytes = 8 << 10;
 // How often one peer reads before the others have their turn.
 constexpr int kReadTurns = 8;
 // Messages in one system call, and completions before others have their turn.
@@ -286,9 +289,12 @@ Status TcpPeer::Read(int turns) {
     iovec parts[2];
     int count = 1;
     const bool direct = payload_left_ > 0 && payload_at_ != nullptr;
+    const bool large = header_.payload_bytes > kLargeBytes && !header_.in_place;
+    const bool drops = payload_left_ > 0 && payload_at_ == nullptr;
+    const size_t ahead = large && !drops ? kAheadBytes : kBufferBytes;
     if (direct) {
       parts[0] = {payload_at_, payload_left_};
-      parts[1] = {buffer_.get(), kBufferBytes};
+      parts[1] = {buffer_.get(), ahead};
       count = 2;
     } else {
       if (begin_ > 0) {
@@ -297,8 +303,7 @@ Status TcpPeer::Read(int turns) {
         end_of_buffer_ -= begin_;
         begin_ = 0;
       }
-      parts[0] = {buffer_.get() + end_of_buffer_,
-                  kBufferBytes - end_of_buffer_};
+      parts[0] = {buffer_.get() + end_of_buffer_, ahead - end_of_buffer_};
     }
     const ssize_t got = readv(socket_.fd(), parts, count);
     if (got < 0) {
@@ -311,7 +316,7 @@ Status TcpPeer::Read(int turns) {
     auto bytes = static_cast<size_t>(got);
     bool drained = false;
     if (direct) {
-      drained = bytes < payload_left_ + kBufferBytes;
+      drained = bytes < payload_left_ + ahead;
       const size_t landed = std::min<uint64_t>(bytes, payload_left_);
       payload_at_ += landed;
       payload_left_ -= landed;
