@@ -3,7 +3,8 @@
 Every host is a network namespace with one interface, eth0, joined by a veth pair to
 a bridge in a namespace of its own (the switch). A token bucket (`tc tbf`) on each end
 of the pair limits the two directions independently, so a link is full duplex. Nothing
-is added to the machine's own namespace. A host has a name, an /etc/hosts and a
+is added to the machine's own namespace, but that processes may choose cubic there, if
+they could not before. A host has a name, an /etc/hosts and a
 /dev/shm of its own. Leaving the context ends every process in the hosts and removes
 them, also after an error, SIGTERM or SIGHUP.
 
@@ -33,6 +34,7 @@ _NETWORK = "10.231.0"  # /24, exists inside the namespaces only
 # Bytes that wait at most on either end of a link; what does not fit is dropped, as a
 # switch does. 32 flows that meet at a host have a segment of 64 KiB there each.
 _QUEUE = 2 << 20
+_CONGESTION_CONTROL = "cubic"
 _FIRST_PORT = 7000
 _PREFIX = "netbed-"
 # A tmpfs for each bed: the hosts file, and a folder for each host's /dev/shm.
@@ -160,6 +162,7 @@ class NetBed:
         _check("ip", "netns", "add", self._switch)
         self._in_switch("link add br0 type bridge stp_state 0")
         self._in_switch("link set br0 up")
+        _allow_congestion_control()
         for host in range(len(self)):
             (files / f"shm-host{host}").mkdir()
             self._add_host(host)
@@ -180,11 +183,10 @@ class NetBed:
             _check("ip", "-n", namespace, *setting.split())
         # Each new connection starts from scratch, so that runs do not depend on the
         # ones before them; and in the way that is Linux's own, so that they do not
-        # depend on what this machine was set to.
-        settings = ("tcp_no_metrics_save=1", "tcp_congestion_control=cubic")
-        for setting in settings:
-            command = ("sysctl", "-qw", f"net.ipv4.{setting}")
-            _check("ip", "netns", "exec", namespace, *command)
+        # depend on what this machine was set to. A container may not choose that.
+        _set(namespace, "tcp_no_metrics_save=1")
+        with contextlib.suppress(RuntimeError):
+            _set(namespace, f"tcp_congestion_control={_CONGESTION_CONTROL}")
         # The bucket must hold one 64 KiB segment with its headers, and what passes in
         # the 1 ms that a timer may be late on a busy machine.
         rate = self.rate[host] if isinstance(self.rate, list) else self.rate
@@ -200,6 +202,19 @@ class NetBed:
 
 def _address(host):
     return f"{_NETWORK}.{host + 1}"
+
+
+def _allow_congestion_control():
+    """Lets every process choose it: a namespace has none that they may not choose."""
+    file = pathlib.Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+    with contextlib.suppress(OSError):
+        allowed = file.read_text().split()
+        if _CONGESTION_CONTROL not in allowed:
+            file.write_text(" ".join([*allowed, _CONGESTION_CONTROL]))
+
+
+def _set(namespace, setting):
+    _check("ip", "netns", "exec", namespace, "sysctl", "-qw", f"net.ipv4.{setting}")
 
 
 def _remove_left_over():
