@@ -167,6 +167,9 @@ def environment_of(cluster=None, task=None, index=None, **changes):
         "PYTHONFAULTHANDLER": "1",
         "PYTHONUNBUFFERED": "1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
+        # On by itself only on CPUs with AVX-512 VNNI, where TensorFlow says so on
+        # stderr at any log level: the tests run alike everywhere.
+        "TF_ENABLE_ONEDNN_OPTS": "0",
         # Two cores for all: TensorFlow's pools only get in each other's way.
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
