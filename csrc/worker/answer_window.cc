@@ -12,6 +12,11 @@ constexpr uint64_t kPartitions = 4;
 constexpr uint64_t kLeastBytes = 128 << 10;
 // Threads on both ways run this much later than they could.
 constexpr int64_t kDelayNs = 2'000'000;
+// What is in the window is answered within this time at the server's part of
+// the fastest pace; on a longer path, within so many of its shortest times.
+constexpr double kSoonNs = 40'000'000;
+constexpr double kSoonTrips = 1.5;
+constexpr uint64_t kLeastPartitions = 2;
 // How long a partition waits: so many times as long as the answers to all that
 // is unanswered take, within bounds.
 constexpr double kPatience = 2;
@@ -65,14 +70,23 @@ double AnswerPace::TripNs() const {
 }
 
 double AnswerWindow::WholeFor(uint64_t partition_bytes) const {
-  const int64_t shortest = std::min(shortest_ns_, shortest_before_ns_);
   const auto few =
       static_cast<double>(std::max(kLeastBytes, kPartitions * partition_bytes));
   double bytes = weight_ * few;
-  if (shortest != kNever) {
-    bytes += bytes_per_ns_ * static_cast<double>(shortest + kDelayNs);
+  if (shortest_ns() != kNever) {
+    bytes += bytes_per_ns_ * static_cast<double>(shortest_ns() + kDelayNs);
   }
-  return bytes;
+  return std::min(bytes, MostFor(partition_bytes));
+}
+
+double AnswerWindow::MostFor(uint64_t partition_bytes) const {
+  if (pace_ <= 0 || shortest_ns() == kNever) {
+    return std::numeric_limits<double>::max();
+  }
+  const double soon_ns =
+      std::max(kSoonNs, kSoonTrips * static_cast<double>(shortest_ns()));
+  return std::max(static_cast<double>(kLeastPartitions * partition_bytes),
+                  pace_ * soon_ns);
 }
 
 uint64_t AnswerWindow::UnansweredFrom(int64_t priority) const {

@@ -35,13 +35,13 @@ class AnswerPace {
   // How long the answers to all that is unanswered take at their fastest pace.
   // 0 where nothing is known.
   double TripNs() const;
-
- private:
+  // The fastest of late, in bytes a nanosecond. 0 where nothing is known.
   double fastest() const { return std::max(fastest_, fastest_before_); }
 
+ private:
   uint64_t unanswered_ = 0;
   // Of this period and of the one before, from samples.
-  double fastest_ = 0;  // bytes a nanosecond
+  double fastest_ = 0;
   double fastest_before_ = 0;
   int64_t period_ends_ns_ = 0;
   int64_t sample_began_ns_ = 0;  // 0: nothing has been answered yet
@@ -55,6 +55,9 @@ class AnswerWindow {
  public:
   // How much the server sums, 1 being the mean of all servers.
   void SetWeight(double weight) { weight_ = weight; }
+  // This server's part of the fastest pace of all answers, in bytes a
+  // nanosecond: what it has in its window is answered soon at that. 0: unknown.
+  void SetPace(double bytes_per_ns) { pace_ = bytes_per_ns; }
   // Leaves this part of the window, at most 1.
   void NarrowTo(double part) { part_ = part; }
 
@@ -83,11 +86,17 @@ class AnswerWindow {
   };
 
   double WholeFor(uint64_t partition_bytes) const;
+  double MostFor(uint64_t partition_bytes) const;
   uint64_t UnansweredFrom(int64_t priority) const;
   uint64_t Opened() const;
   void BeginTrip(int64_t now_ns);
 
+  int64_t shortest_ns() const {
+    return std::min(shortest_ns_, shortest_before_ns_);
+  }
+
   double weight_ = 1;
+  double pace_ = 0;
   double part_ = 1;
   uint64_t unanswered_ = 0;
   std::map<int64_t, Pushes> by_priority_;

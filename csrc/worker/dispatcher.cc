@@ -111,6 +111,7 @@ void Dispatcher::Drain(uint32_t server) {
       break;
     }
     const int64_t now_ns = NowNs();
+    lane.window.SetPace(lane.share * pace_.fastest());
     lane.window.NarrowTo(PartOfWindow(lane));
     if (!lane.window.Allows(bytes, priority, now_ns, pace_)) {
       if (lane.window.opens_ns() < opener_wakes_ns_) shut_.notify_one();

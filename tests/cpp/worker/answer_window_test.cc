@@ -17,6 +17,7 @@ constexpr uint64_t kPart = 64 << 10;
 class Window {
  public:
   bool Allows(uint64_t bytes, int64_t now_ns, int64_t priority = 0) {
+    window_.SetPace(pace_.fastest());
     return window_.Allows(bytes, priority, now_ns, pace_);
   }
   uint64_t Pushed(uint64_t bytes, int64_t now_ns, int64_t priority = 0) {
@@ -96,6 +97,27 @@ TEST(AnswerWindow, GrowsToWhatALongFastPathNeedsAndNotMuchBeyond) {
   const uint64_t most = Flow(&window, 500, kMs, 50 * kMs, &now);
   EXPECT_GT(most, needed);
   EXPECT_LT(most, needed * 5 / 4);
+}
+
+TEST(AnswerWindow, ReachesTheRateOfAVeryLongPath) {
+  // 64 KiB a millisecond over a path of 200 ms.
+  Window window;
+  int64_t now = 0;
+  Flow(&window, 10000, kMs, 200 * kMs, &now);
+  const int64_t begin = now;
+  Flow(&window, 10000, kMs, 200 * kMs, &now);
+  EXPECT_LT(now - begin, 12000 * kMs);
+}
+
+TEST(AnswerWindow, HoldsWhatIsAnsweredSoonOfLargePartitions) {
+  // 64 KiB in 4 ms.
+  Window window;
+  int64_t now = 0;
+  Flow(&window, 500, 4 * kMs, kMs, &now);
+  EXPECT_LE(window.BytesFor(4 * kPart), 11 * kPart);
+  EXPECT_GE(window.BytesFor(4 * kPart), 8 * kPart);
+  // Of the largest there are two: one is summed while the next comes.
+  EXPECT_EQ(window.BytesFor(64 * kPart), 128 * kPart);
 }
 
 TEST(AnswerWindow, StaysSmallWhereTheAnswersAreSlowForWantOfBandwidth) {
