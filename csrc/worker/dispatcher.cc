@@ -46,7 +46,9 @@ void Dispatcher::Close() {
 void Dispatcher::Enqueue(uint32_t server, std::vector<Queued> items) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    ++last_turn_;
     for (Queued& item : items) {
+      if (item.turn == 0) item.turn = last_turn_;
       item.sequence = next_sequence_++;
       left_bytes_ += item.bytes;
       lanes_[server].left_bytes += item.bytes;
@@ -54,6 +56,11 @@ void Dispatcher::Enqueue(uint32_t server, std::vector<Queued> items) {
     }
   }
   Drain(server);
+}
+
+uint64_t Dispatcher::TakeTurn() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return ++last_turn_;
 }
 
 void Dispatcher::Sent(uint32_t server, uint64_t bytes) {

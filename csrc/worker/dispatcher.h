@@ -1,5 +1,6 @@
 // Decides which partition goes next to each server: higher priority first, then
-// first come first served, as far as the server's credit and window reach.
+// first come first served, as far as the server's credit and window reach. The
+// operations of one turn, an allgather's, alternate.
 //
 // The credit bounds the bytes that are handed to the transport and have not
 // left this process, so that a late partition of high priority never queues
@@ -35,6 +36,7 @@ struct Queued {
   uint32_t partition = 0;
   uint64_t bytes = 0;
   int64_t priority = 0;
+  uint64_t turn = 0;  // 0: one of its own
   // Set by the dispatcher.
   uint64_t sequence = 0;  // order of arrival
   uint64_t place = 0;     // in the order of pushes, for Answered
@@ -53,6 +55,7 @@ class Dispatcher {
   ~Dispatcher();  // closes
 
   void Enqueue(uint32_t server, std::vector<Queued> items);
+  uint64_t TakeTurn();
   void Sent(uint32_t server, uint64_t bytes);
   // `took_ns` after it was started; 0: it was given up.
   void Answered(uint32_t server, uint64_t bytes, int64_t priority,
@@ -67,8 +70,10 @@ class Dispatcher {
  private:
   struct Later {
     bool operator()(const Queued& a, const Queued& b) const {
-      return a.priority != b.priority ? a.priority < b.priority
-                                      : a.sequence > b.sequence;
+      if (a.priority != b.priority) return a.priority < b.priority;
+      if (a.turn != b.turn) return a.turn > b.turn;
+      if (a.partition != b.partition) return a.partition > b.partition;
+      return a.sequence > b.sequence;
     }
   };
   struct Lane {
@@ -90,6 +95,7 @@ class Dispatcher {
   std::vector<Lane> lanes_;     // by server; guarded by mutex_
   AnswerPace pace_;             // guarded by mutex_
   uint64_t left_bytes_ = 0;     // of all lanes; guarded by mutex_
+  uint64_t last_turn_ = 0;      // guarded by mutex_
   uint64_t next_sequence_ = 0;  // guarded by mutex_
 
   std::condition_variable shut_;

@@ -24,6 +24,7 @@ struct PushPullOperation {
   size_t unanswered = 0;  // partitions without a result
   size_t sending = 0;     // in the transport, input still needed
   size_t landing = 0;     // results on their way into the output
+  uint64_t turn = 0;      // that of its allgather, for the dispatcher
   int64_t called_ns = 0;  // for the timeline
   Status failure;
 };

@@ -129,10 +129,10 @@ Status WorkerClient::MayBeginLocked() const {
 }
 
 void WorkerClient::PushPull(PushPullRequest request, StatusCallback done) {
-  PushPull(std::move(request), false, std::move(done));
+  PushPull(std::move(request), 0, std::move(done));
 }
 
-void WorkerClient::PushPull(PushPullRequest request, bool of_allgather,
+void WorkerClient::PushPull(PushPullRequest request, uint64_t allgather_turn,
                             StatusCallback done) {
   Status status = CheckProcess();
   if (status.ok()) status = Validate(request);
@@ -143,12 +143,13 @@ void WorkerClient::PushPull(PushPullRequest request, bool of_allgather,
   auto operation = std::make_shared<PushPullOperation>();
   operation->request = std::move(request);
   operation->done = std::move(done);
+  operation->turn = allgather_turn;
   operation->called_ns = NowOn(timeline_);
   Afterwards after;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     // An allgather that began before a join still has its rows to send.
-    status = of_allgather ? failure_ : MayBeginLocked();
+    status = allgather_turn > 0 ? failure_ : MayBeginLocked();
     if (status.ok()) {
       BeginLocked(std::move(operation), &after);
     } else {
@@ -240,8 +241,9 @@ void WorkerClient::Dispatch(const OperationPtr& operation) {
   std::vector<std::vector<Queued>> queued(config_.num_servers());
   for (uint32_t i = 0; i < operation->tasks.size(); ++i) {
     const PartitionTask& task = operation->tasks[i];
-    queued[task.server].push_back(
-        {operation, i, task.range.bytes, operation->request.priority, 0});
+    queued[task.server].push_back({operation, i, task.range.bytes,
+                                   operation->request.priority,
+                                   operation->turn});
   }
   for (uint32_t server = 0; server < queued.size(); ++server) {
     if (queued[server].empty()) continue;
@@ -740,7 +742,8 @@ size_t WorkerClient::num_tensors() const {
 namespace {
 
 // An allgather: first every worker learns how many rows each has, then each
-// worker's rows are broadcast, straight into their place.
+// worker's rows are broadcast, straight into their place. The broadcasts
+// alternate, so that all workers' links are busy in both directions.
 struct Gathering {
   AllgatherRequest request;
   StatusCallback done;
@@ -878,13 +881,15 @@ void WorkerClient::Allgather(AllgatherRequest request, StatusCallback done) {
   gathering->done = [this, done = std::move(done)](Status status) {
     AllgatherEnded(done, status);
   };
-  PushPull(std::move(sizes), true, [this, gathering](Status status) {
+  const uint64_t turn = dispatcher_.TakeTurn();
+  PushPull(std::move(sizes), turn, [this, turn, gathering](Status status) {
     if (!status.ok()) {
       gathering->done(status);
       return;
     }
-    const auto push_pull = [this](PushPullRequest block, StatusCallback done) {
-      PushPull(std::move(block), true, std::move(done));
+    const auto push_pull = [this, turn](PushPullRequest block,
+                                        StatusCallback done) {
+      PushPull(std::move(block), turn, std::move(done));
     };
     BroadcastRows(push_pull, config_.self.index, gathering);
   });

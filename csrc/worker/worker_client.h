@@ -159,7 +159,7 @@ class WorkerClient {
 
   Status CheckProcess() const;
   Status Validate(const PushPullRequest& request) const;
-  void PushPull(PushPullRequest request, bool of_allgather,
+  void PushPull(PushPullRequest request, uint64_t allgather_turn,
                 StatusCallback done);
   void AllgatherEnded(StatusCallback done, const Status& status);
   // The following need mutex_.

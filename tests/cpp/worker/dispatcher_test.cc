@@ -54,6 +54,27 @@ TEST_F(DispatcherTest, ALateUrgentOneOvertakesWhatHasNotBegun) {
   EXPECT_EQ(started_, (Started{{0, 0}, {0, 2}, {0, 1}}));
 }
 
+TEST_F(DispatcherTest, OperationsOfOneTurnAlternate) {
+  Dispatcher dispatcher = Make(1, 10);
+  const uint64_t turn = dispatcher.TakeTurn();
+  const auto of_turn = [turn](uint32_t partition) {
+    Queued item = Item(partition, 0);
+    item.turn = turn;
+    return item;
+  };
+  dispatcher.Enqueue(0, {Item(9, 0), Item(10, 0)});
+  dispatcher.Enqueue(0, {of_turn(1), of_turn(3), of_turn(5)});
+  dispatcher.Enqueue(0, {of_turn(2), of_turn(4)});
+  for (int i = 0; i < 7; ++i) dispatcher.Sent(0, 10);
+  EXPECT_EQ(started_, (Started{{0, 9},
+                               {0, 1},
+                               {0, 2},
+                               {0, 3},
+                               {0, 4},
+                               {0, 5},
+                               {0, 10}}));
+}
+
 TEST_F(DispatcherTest, CreditBoundsWhatIsUnderWay) {
   Dispatcher dispatcher = Make(1, 25);
   dispatcher.Enqueue(0, {Item(0, 0), Item(1, 0), Item(2, 0), Item(3, 0)});
