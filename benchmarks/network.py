@@ -247,7 +247,12 @@ def _judge(report, of, bed, name, model_bytes, measured):
             against("share of plain flows", of_kind.get("flows"), 0.93)
             against("faster than the best ring", gloo + mwms + hvd, 1.5)
         if c.k == n and model_bytes > _SMALL:
-            peers = (("MWMS", mwms, 0.5), ("Horovod", hvd, 1), ("Gloo", gloo, None))
+            peers = (
+                ("MWMS", mwms, 0.5),
+                ("Horovod", hvd, 1),
+                ("Gloo", gloo, None),
+                ("plain sockets", of_kind.get("sockets"), None),
+            )
             for peer, of_peer, goal in peers:
                 if of_peer:
                     least = min(p.cpu_seconds for p in of_peer)

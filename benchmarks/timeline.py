@@ -14,13 +14,21 @@ SCRIPT = ("contestants.push_pull", "tf_byteps")
 
 def add_arguments(parser):
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--partition-bytes", type=int, nargs="+", default=[4096000])
+    parser.add_argument(
+        "--partition-bytes",
+        type=int,
+        nargs="+",
+        default=[4096000, 0],
+        help="0: what tf_byteps takes by itself",
+    )
 
 
 def run(options, report):
     (size,) = gradient_sets.sizes("64m")
     for partition_bytes in options.partition_bytes:
-        settings = {"TF_BYTEPS_PARTITION_BYTES": str(partition_bytes)}
+        settings, of = {}, "default size"
+        if partition_bytes:
+            settings["TF_BYTEPS_PARTITION_BYTES"] = of = str(partition_bytes)
         bed = Loopback(3)
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -36,7 +44,7 @@ def run(options, report):
                 rounds=3 if options.quick else options.rounds,
             )
         without, recorded = measured["off"], measured["on"]
-        what = f"64 MB in partitions of {partition_bytes}: "
+        what = f"64 MB in partitions of {of}: "
         time = recorded.seconds / without.seconds
         report.row(what + "time of that without", time, 1.02, at_most=True)
         cpu = recorded.cpu_seconds / without.cpu_seconds
