@@ -66,13 +66,8 @@ TEST_F(DispatcherTest, OperationsOfOneTurnAlternate) {
   dispatcher.Enqueue(0, {of_turn(1), of_turn(3), of_turn(5)});
   dispatcher.Enqueue(0, {of_turn(2), of_turn(4)});
   for (int i = 0; i < 7; ++i) dispatcher.Sent(0, 10);
-  EXPECT_EQ(started_, (Started{{0, 9},
-                               {0, 1},
-                               {0, 2},
-                               {0, 3},
-                               {0, 4},
-                               {0, 5},
-                               {0, 10}}));
+  EXPECT_EQ(started_,
+            (Started{{0, 9}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 5}, {0, 10}}));
 }
 
 TEST_F(DispatcherTest, CreditBoundsWhatIsUnderWay) {
