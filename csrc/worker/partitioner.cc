@@ -6,7 +6,11 @@
 namespace byteps {
 namespace {
 
-constexpr uint64_t kLeastBytes = 32 << 10;
+constexpr uint64_t kSmallBytes = 32 << 10;
+// Where a server has fewer partitions than this, the last ones are a good part
+// of the step, and are smaller.
+constexpr uint64_t kFewPartitionsPerServer = 32;
+constexpr uint64_t kLeastBytes = 24 << 10;
 constexpr uint64_t kMostBytes = 1 << 20;
 // A step ends some partitions after its last push: one in so many.
 constexpr uint64_t kPartitionsPerServer = 512;
@@ -20,12 +24,17 @@ uint64_t Parts(uint64_t total, uint64_t size) { return (total - 1) / size + 1; }
 
 uint64_t FittingPartitionBytes(uint64_t total_bytes, uint64_t together_bytes,
                                uint32_t num_servers, bool one_host) {
-  if (total_bytes <= kLeastBytes) return kLeastBytes;
-  const uint64_t per_server =
-      one_host ? kPartitionsPerServerOfOneHost : kPartitionsPerServer;
-  const uint64_t wanted = Parts(std::max(total_bytes, together_bytes),
-                                per_server * std::max(num_servers, 1u));
-  const uint64_t most = std::min(std::max(wanted, kLeastBytes), kMostBytes);
+  if (total_bytes <= kSmallBytes) return kSmallBytes;
+  const uint64_t of_server =
+      Parts(std::max(total_bytes, together_bytes), std::max(num_servers, 1u));
+  const uint64_t wanted =
+      Parts(of_server,
+            one_host ? kPartitionsPerServerOfOneHost : kPartitionsPerServer);
+  const uint64_t least = one_host
+                             ? kSmallBytes
+                             : std::clamp(of_server / kFewPartitionsPerServer,
+                                          kLeastBytes, kSmallBytes);
+  const uint64_t most = std::clamp(wanted, least, kMostBytes);
   const uint64_t equal = Parts(total_bytes, Parts(total_bytes, most));
   return Parts(equal, kPageBytes) * kPageBytes;
 }

@@ -49,7 +49,9 @@ TEST(Partitioner, PartitionsFitTheTensor) {
     }
   }
   // Each server has some of a tensor of this size, and of a larger one.
-  EXPECT_EQ(FittingPartitionBytes(1 << 20, 0, 4, false), 32768u);
+  EXPECT_EQ(FittingPartitionBytes(1 << 20, 0, 4, false), 24576u);
+  EXPECT_EQ(FittingPartitionBytes(1 << 22, 0, 4, false), 32768u);
+  EXPECT_EQ(FittingPartitionBytes(1 << 26, 0, 4, false), 32768u);
   EXPECT_EQ(FittingPartitionBytes(1 << 28, 0, 8, false), uint64_t{1} << 16);
   EXPECT_EQ(FittingPartitionBytes(uint64_t{1} << 32, 0, 8, false),
             uint64_t{1} << 20);
