@@ -248,12 +248,12 @@ def _judge(report, of, bed, name, model_bytes, measured):
             against("faster than the best ring", gloo + mwms + hvd, 1.5)
         if c.k == n and model_bytes > _SMALL:
             peers = (
-                ("MWMS", mwms, 0.5),
-                ("Horovod", hvd, 1),
-                ("Gloo", gloo, None),
-                ("plain sockets", of_kind.get("sockets"), None),
+                ("MWMS's", mwms, 0.5),
+                ("Horovod's", hvd, 1),
+                ("Gloo's", gloo, None),
+                ("plain sockets'", of_kind.get("sockets"), None),
             )
             for peer, of_peer, goal in peers:
                 if of_peer:
                     least = min(p.cpu_seconds for p in of_peer)
-                    row(f"CPU of {peer}'s", m.cpu_seconds / least, goal, at_most=True)
+                    row(f"CPU of {peer}", m.cpu_seconds / least, goal, at_most=True)
