@@ -39,9 +39,11 @@ def resnet50() -> Shapes:
         for block in range(blocks):
             shapes += convolution(1, channels, filters)
             shapes += convolution(3, filters, filters)
-            if block == 0:
-                shapes += convolution(1, channels, 4 * filters)
-            shapes += convolution(1, filters, 4 * filters)
+            last = convolution(1, filters, 4 * filters)
+            if block == 0:  # two layers side by side, by their depth
+                shortcut = convolution(1, channels, 4 * filters)
+                last = shortcut[:2] + last[:2] + shortcut[2:] + last[2:]
+            shapes += last
             channels = 4 * filters
     return [*shapes, (channels, 1000), (1000,)]
 

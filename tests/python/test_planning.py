@@ -21,6 +21,12 @@ def test_models_have_their_sizes():
     assert parameters("bert-large") == 335_141_888
 
 
+@pytest.mark.parametrize("name, model", [("vgg16", "VGG16"), ("resnet50", "ResNet50")])
+def test_gradients_come_in_the_order_of_the_variables_in_keras(name, model):
+    variables = getattr(keras.applications, model)(weights=None).trainable_variables
+    assert model_sizes.MODELS[name]() == [tuple(v.shape) for v in variables]
+
+
 def test_a_plan_is_printed(capsys):
     assert main(["plan", "resnet50", "-n", "4", "-s", "2", "--bandwidth", "500"]) == 0
     out = capsys.readouterr().out
