@@ -2,6 +2,8 @@
 
 The same custom loop under both (`fit` does not run with Keras 3 there), and the same
 processes without communication. `exposed` is what a step takes longer than without.
+Of some steps in one function each layer waits for its own update only, as in Keras with
+`steps_per_execution`.
 """
 
 import contextlib
@@ -10,6 +12,7 @@ from support import jobs
 from support.netbed import GOODPUT, make_bed
 
 N, K, RATE = 4, 4, 500
+TOGETHER = 4  # steps in one function
 GOALS = {"vgg": 1.7, "resnet": None, "transformer": 1.3}
 # What a worker receives of the others' rows of the transformer's Embedding: 64 samples
 # of 50 tokens each, with an index. Their gradient is the last of the backward pass, so
@@ -39,9 +42,10 @@ def run(options, report):
         else:
             report.leave_out("Horovod: it is not installed; `make bench` does that")
         for model in options.models:
-            measured = jobs.compare(
-                {kind: (job, model) for kind, job in started.items()}, 1, rounds
-            )
+            contestants = {kind: (job, model) for kind, job in started.items()}
+            contestants["together"] = started["tf_byteps"], f"{model}*{TOGETHER}"
+            measured = jobs.compare(contestants, 1, rounds)
+            together = measured.pop("together").seconds / TOGETHER
             for kind, m in measured.items():
                 report.measurements.append(
                     {
@@ -66,5 +70,11 @@ def run(options, report):
                 rows = _ROWS_BYTES / (RATE * 1e6 / 8 * GOODPUT)
                 what = "the most that links allow, with the step alone and all rows"
                 report.row(f"{model}: {what}", mwms / (alone + rows))
+                before = bed.sent(0)
+                started["tf_byteps"].run(model, 1)
+                what = "MB that a worker sends a step; its Embedding has 43"
+                report.row(f"{model}: {what}", (bed.sent(0) - before) / 1e6)
+            what = f"time of a step, {TOGETHER} in one function, of one alone"
+            report.row(f"{model}: {what}", together / byteps)
             report.row(f"{model}: seconds of communication exposed", byteps - alone)
             report.row(f"{model}: the same of MWMS", mwms - alone)

@@ -1,4 +1,7 @@
-"""Steps of Keras models: `-m contestants.keras_step tf_byteps|mwms|horovod|alone`."""
+"""Steps of Keras models: `-m contestants.keras_step tf_byteps|mwms|horovod|alone`.
+
+A task is a model, or as "MODEL*K" K steps in one function.
+"""
 
 import sys
 
@@ -102,7 +105,8 @@ def main():
     strategy = make_strategy(sys.argv[1])
     average = make_average(sys.argv[1])
 
-    def prepare(name):
+    def prepare(task):
+        name, _, together = task.partition("*")
         keras.utils.set_random_seed(1)
         with strategy.scope():
             model, batch, classes = MODELS[name]()
@@ -122,8 +126,8 @@ def main():
             optimizer.apply(gradients, variables)
             return loss
 
-        step = tf.function(lambda: strategy.run(in_replica))
-        return step
+        steps = range(int(together or 1))
+        return tf.function(lambda: [strategy.run(in_replica) for _ in steps])
 
     serve(prepare)
 

@@ -89,6 +89,10 @@ class Loopback:
         """Packets that the limits of all links have dropped so far."""
         return 0
 
+    def sent(self, host):
+        """Bytes that the host's link has sent so far."""
+        return 0
+
 
 class NetBed:
     """Hosts on a switch.
@@ -149,6 +153,11 @@ class NetBed:
             _drops(self._namespace(host), "eth0") + _drops(self._switch, f"port{host}")
             for host in range(len(self))
         )
+
+    def sent(self, host):
+        file = "/sys/class/net/eth0/statistics/tx_bytes"
+        command = ("ip", "netns", "exec", self._namespace(host), "cat", file)
+        return int(subprocess.check_output(command))
 
     def _namespace(self, host):
         return f"{self.name}-h{host}"
