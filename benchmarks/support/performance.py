@@ -64,12 +64,12 @@ _HELD = """## What holds the goals that are missed
 
 ## What is exposed of the communication, and why
 The VGG-like step pushes 84 MB, which take the links 1.41 s, and has 0.5 s of computing
-on this machine; so the links decide, and 1.41 s and what the first layers need before
-their gradients start is the least. Most of its bytes are in one dense layer, whose
-gradient is among the first that there are. The ResNet-like step has most of its bytes
-in its last blocks: 45 MB, 0.75 s. What is left of a step beside the links is the
-forward pass: all sums end a step, and none of the next one is under way while it runs.
-Steps in one function have no such end.
+on this machine; so the links decide, and the least is 1.41 s after the first gradient
+is there. Most of its bytes are in one dense layer, whose gradient is among the first.
+The ResNet-like step has most of its bytes in its last blocks: 45 MB, 0.75 s. What is
+left of a step beside the links is its forward pass: a step ends with all its sums, and
+nothing of the next one's is under way while that runs. Steps in one function have no
+such end.
 """
 _NOT_SHOWN = """## What this does not show
 All hosts are one machine: processes of all workers and servers share its cores, and the
