@@ -35,19 +35,18 @@ _HELD = """## What holds the goals that are missed
 - CPU of Horovod's: each byte goes to a server and back, 2M a worker; in a ring of four
   it is 1.5M. Plain sockets that do the same work are in the table: they take more than
   Horovod for most sets themselves. What tf_byteps takes beside them is messages, eight
-  for each partition at n=4. A server makes two reads, one wait and one write for each,
-  and wakes the thread that sends results once for four. Most of the samples of a
-  profile are in the kernel, where threads are woken and packets delivered; no function
-  of tf_byteps has 2 %. 64 MB at n=4, k=4 in partitions of 32, 64, 128 and 256 KiB took
-  2.8, 2.6, 2.2 and 2.0 s a GB on a slower machine, and reached 0.99, 0.98, 0.96, 0.89
-  of M/B: time was chosen.
+  for each partition at n=4. A server makes two reads, one wait, one write and one futex
+  call for each. Most of the samples of a profile are in the kernel, where threads are
+  woken and packets delivered; no function of tf_byteps has 2 %. 64 MB at n=4, k=4 in
+  partitions of 32, 64, 128 and 256 KiB took 2.8, 2.6, 2.2 and 2.0 s a GB on a slower
+  machine, and reached 0.99, 0.98, 0.96, 0.89 of M/B: time was chosen.
 - CPU of MultiWorkerMirroredStrategy's: the same, with the small partitions of ResNet-50
   and 64 MB.
 - The transformer: the rows of its Embedding are the last gradient there is, and nothing
   is left to hide their way behind. They take the links 0.166 s, and a timeline has them
-  under way for 0.170. The rest of what is exposed is the exchange of their numbers
-  before, and the update of four workers' rows after. Its table has the most that links
-  allow.
+  under way for 0.170. Its table has the most that links allow. What is exposed beyond
+  that, 0.03 s, was not taken apart: numbers of rows are exchanged before, four workers'
+  rows are applied after.
 - Shared memory: its CPU is that of five passes over 64 MB: each worker copies its
   tensor to the region and the sum from there, the server adds once. A copy of 64 MB
   took 8.6 ms on one core, a sum 8.0, together 42 ms, which is what was measured. The
@@ -55,21 +54,22 @@ _HELD = """## What holds the goals that are missed
   that lie in the region, where TensorFlow's allocator does not put them
   ([0008](design/0008-shared-memory.md)).
 - 32 workers: between 8 and 32 the context switches a worker and step go from 15 to 20,
-  since fewer messages of 8 servers come at one time where 40 processes share two cores.
+  probably since fewer messages of 8 servers come at one time where 40 processes share
+  two cores.
 - The kernel: memory holds float32. A sum reads two arrays and writes one, a copy of
-  this size reads one and writes one past the cache. A sum of half types reads and
-  writes float32 and reads a half, 10 bytes an element instead of 12: where memory alone
-  counts that is 1.2 times as many elements. On the machines so far float32 had 0.86 to
-  1.18, float16 1.29 to 1.45.
+  this size reads one and writes one, where the C library does so past the cache. A sum
+  of half types reads and writes float32 and reads a half, 10 bytes an element instead
+  of 12: where memory alone counts that is 1.2 times as many elements. On the machines
+  so far float32 had 0.86 to 1.18, float16 1.29 to 1.45.
 
 ## What is exposed of the communication, and why
-The VGG-like step pushes 84 MB, which take the links 1.41 s, and has 0.5 s of computing
-on this machine; so the links decide, and the least is 1.41 s after the first gradient
-is there. Most of its bytes are in one dense layer, whose gradient is among the first.
-The ResNet-like step has most of its bytes in its last blocks: 45 MB, 0.75 s. What is
-left of a step beside the links is its forward pass: a step ends with all its sums, and
-nothing of the next one's is under way while that runs. Steps in one function have no
-such end.
+The VGG-like step pushes 84 MB, which take the links 1.41 s, the ResNet-like 45 MB and
+0.75 s, and all computing of a step is shorter than that. So the links decide, from the
+first gradient on, and what does not fit beside the backward pass is exposed. A step
+ends with all its sums, and nothing is under way during the next one's forward pass;
+steps in one function have no such end, and the table has what that gains. What a step
+takes beyond the links and its forward pass was not taken apart: the processes of all
+workers and servers share two cores, which have messages to handle while they compute.
 """
 _NOT_SHOWN = """## What this does not show
 All hosts are one machine: processes of all workers and servers share its cores, and the

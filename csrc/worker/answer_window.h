@@ -4,7 +4,8 @@
 // beyond the others only takes bandwidth from theirs at the server's port, and
 // from its own pushes to other servers. The window is what the connection
 // carries in the shortest time that an answer takes, and a few partitions; more
-// of them for a server that sums more, so that all are done at one time.
+// of them for a server that sums more, so that all are done at one time. It is
+// never more than is answered soon.
 //
 // It never stops a worker: workers that push in different orders would wait for
 // each other for ever. Where a partition has waited for long, and few answers

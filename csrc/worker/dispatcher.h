@@ -55,6 +55,7 @@ class Dispatcher {
   ~Dispatcher();  // closes
 
   void Enqueue(uint32_t server, std::vector<Queued> items);
+  // For the items of operations that alternate.
   uint64_t TakeTurn();
   void Sent(uint32_t server, uint64_t bytes);
   // `took_ns` after it was started; 0: it was given up.

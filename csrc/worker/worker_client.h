@@ -159,6 +159,7 @@ class WorkerClient {
 
   Status CheckProcess() const;
   Status Validate(const PushPullRequest& request) const;
+  // `allgather_turn` of the dispatcher; 0: not of an allgather.
   void PushPull(PushPullRequest request, uint64_t allgather_turn,
                 StatusCallback done);
   void AllgatherEnded(StatusCallback done, const Status& status);

@@ -109,6 +109,16 @@ TEST(AnswerWindow, ReachesTheRateOfAVeryLongPath) {
   EXPECT_LT(now - begin, 12000 * kMs);
 }
 
+TEST(AnswerWindow, ReachesTheRateOfALongPathAfterLittleTraffic) {
+  // For 60 s a partition in 200 ms, then one a millisecond, over 50 ms.
+  Window window;
+  int64_t now = 0;
+  Flow(&window, 300, 200 * kMs, 50 * kMs, &now);
+  const int64_t begin = now;
+  Flow(&window, 10000, kMs, 50 * kMs, &now);
+  EXPECT_LT(now - begin, 12000 * kMs);
+}
+
 TEST(AnswerWindow, HoldsWhatIsAnsweredSoonOfLargePartitions) {
   // 64 KiB in 4 ms.
   Window window;

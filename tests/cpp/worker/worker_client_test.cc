@@ -666,5 +666,51 @@ TEST_F(LittleCredit, AnUrgentTensorOvertakes) {
   EXPECT_EQ(large.data, large.doubled);
 }
 
+TEST_F(LittleCredit, AllWorkersRowsOfAnAllgatherAreUnderWayTogether) {
+  config_.servers = {"s:1"};
+  servers_.resize(1);
+  client_ = std::make_unique<WorkerClient>(config_);
+  Start();
+  const std::vector<float> input(40);
+  std::vector<float> output(80);
+  std::optional<Status> gathered;
+  AllgatherRequest request;
+  request.name = "g";
+  request.shape = {40};  // ten partitions of each worker's rows
+  request.input = input.data();
+  request.allocate = [&](const std::vector<int64_t>&) -> Result<void*> {
+    return static_cast<void*>(output.data());
+  };
+  client_->Allgather(request, [&](Status s) { gathered = s; });
+  Header header = transport_.messages.back().header;
+  transport_.Complete(OkStatus());
+  transport_.messages.clear();
+  header.kind = Kind::kResult;
+  const Landing landing = client_->Land(servers_[0], header);
+  ASSERT_TRUE(landing.accept);
+  const int64_t rows[] = {40, 40};
+  std::memcpy(landing.data, rows, sizeof(rows));
+  client_->Arrived(servers_[0], header, landing);
+
+  std::vector<uint64_t> pushed;  // whose rows
+  while (!transport_.messages.empty()) {
+    std::vector<SentMessage> messages = std::move(transport_.messages);
+    transport_.messages.clear();
+    for (SentMessage& message : messages) {
+      if (message.header.kind == Kind::kPush) {
+        pushed.push_back(message.header.key.tensor);
+      }
+      if (message.sent) message.sent(OkStatus());
+    }
+  }
+  ASSERT_EQ(pushed.size(), 20u);
+  // The first partition went before the second broadcast began.
+  for (size_t i = 1; i + 1 < pushed.size(); i += 2) {
+    EXPECT_NE(pushed[i], pushed[i + 1]) << i;
+  }
+  client_->Fail(Unavailable("enough"));
+  EXPECT_TRUE(gathered.has_value());
+}
+
 }  // namespace
 }  // namespace byteps
